@@ -1,0 +1,43 @@
+# Every target sets up what it needs: a .venv with the exact, hashed versions of requirements.lock.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+UV := $(BIN)/uv
+
+.PHONY: demo test check fmt lock soak bench clean
+
+demo: $(READY)
+	$(BIN)/roundelay demo
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+fmt: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+$(READY): requirements.lock requirements-uv.lock shared/pyproject.toml worker/pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Roundelay needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' || { echo "Python's venv module is missing (Debian: apt-get install python3-venv)"; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	test -x $(UV) || $(BIN)/python -m pip install --quiet --require-hashes -r requirements-uv.lock
+	$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
+	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e shared -e worker
+	@touch $(READY)
+
+# The versions of today, with hashes; --no-emit-index-url keeps registry hosts out of the file.
+lock:
+	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --upgrade \
+	  --group pyproject.toml:dev --extra postgres --extra sql shared/pyproject.toml worker/pyproject.toml -o requirements.lock \
+	  --no-emit-package roundelay --no-emit-package roundelay-worker
+	grep -A 99 '^uv==' requirements.lock | awk 'NR>1 && /^[a-z]/{exit} {print}' > requirements-uv.lock
+
+clean:
+	rm -rf $(VENV)
