@@ -1,0 +1,1 @@
+"""The SQL store: one class, two databases."""
