@@ -11,7 +11,7 @@ name                                           type     meaning
 ``{prefix}:message:{message}``                 string   inbox record (a ``Submission``, JSON) until the database has it
 ``{prefix}:inbox``                             zset     message ids not yet in the database, scored by time of submission
 ``{prefix}:waiting:{user}/{conversation}``     list     the same ids, in the conversation's order
-``{prefix}:idempotency:{user}/{conv}/{hash}``  string   ``{message} {digest}`` of the first submission under a key
+``{prefix}:idempotency:{user}/{conv}/{hash}``  string   ``{message} {digest}`` of the key's first use
 ``{prefix}:cancels``                           zset     ids whose cancellation was asked for, scored by time
 ``{prefix}:control``                           channel  hints to every worker process: ``cancel {id}``, ``restore {id}``
 ``{prefix}:database``                          string   id of the database that this prefix belongs to
