@@ -14,6 +14,7 @@ name                                           type     meaning
 ``{prefix}:idempotency:{user}/{conv}/{hash}``  string   ``{message} {digest}`` of the key's first use
 ``{prefix}:cancels``                           zset     ids whose cancellation was asked for, scored by time
 ``{prefix}:control``                           channel  hints to every worker process: ``cancel {id}``, ``restore {id}``
+``{prefix}:process:{process}``                  string   exists while that worker process lives (the hash's ``worker``)
 ``{prefix}:database``                          string   id of the database that this prefix belongs to
 ``{prefix}.messages``, ``{prefix}.rounds``     queues   Celery: new messages, continued rounds
 =============================================  =======  ==========================================================
@@ -121,6 +122,11 @@ def cancels_key(prefix: str) -> str:
 def control_channel(prefix: str) -> str:
     """Return the channel that every worker process listens to."""
     return f"{prefix}:control"
+
+
+def process_key(prefix: str, process_id: str) -> str:
+    """Return the name of the key that exists while a worker process lives."""
+    return f"{prefix}:process:{process_id}"
 
 
 def database_key(prefix: str) -> str:
