@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from roundelay_worker.loop.effects import Note
 from roundelay_worker.loop.history import Outcome, Result
-from roundelay_worker.loop.state import State
+from roundelay_worker.loop.state import Spent, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,11 @@ def stay(state: State, *notes: Note) -> Step:
 def then(first: Step, second: Step) -> Step:
     """Return one step for two in a row; ``second`` was taken from ``first.state``."""
     return Step(second.state, first.notes + second.notes)
+
+
+def untold(spent: Spent) -> Spent:
+    """Return what was spent, with one more request whose cost nobody told."""
+    return replace(spent, calls_without_usage=spent.calls_without_usage + 1)
 
 
 def settled_error(code: str, message: str, outcome: Outcome, recovery: str = "") -> Result:

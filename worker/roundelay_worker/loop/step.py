@@ -42,7 +42,7 @@ from roundelay_worker.loop.events import (
     TurnArrived,
     TurnFailed,
 )
-from roundelay_worker.loop.moves import Step, stay
+from roundelay_worker.loop.moves import Step, stay, untold
 from roundelay_worker.loop.state import Asking, Ended, Queued, Running, State
 
 
@@ -111,8 +111,7 @@ def _lose_owner(state: State) -> Step:
         case Running():
             return stay(calls.doubt(state, state.stage))
         case Asking(begun=True):
-            spent = replace(state.spent, calls_without_usage=state.spent.calls_without_usage + 1)
-            return stay(replace(state, stage=replace(state.stage, begun=False), spent=spent))
+            return stay(replace(state, stage=replace(state.stage, begun=False), spent=untold(state.spent)))
         case _:
             return Step(state)
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from roundelay.names import SoftStop, Status
 from roundelay_worker.loop.effects import Note
 from roundelay_worker.loop.history import Exchange, Result
-from roundelay_worker.loop.moves import Step, settled_error, stay
+from roundelay_worker.loop.moves import Step, settled_error, stay, untold
 from roundelay_worker.loop.state import Asking, CallState, Ended, Failure, Running, State
 from roundelay_worker.loop.summary import summary
 from roundelay_worker.loop.texts import NOT_EXECUTED, phrases
@@ -34,13 +34,21 @@ def limit_closing(state: State, stage: Asking, estimate: int, now: float) -> Ste
 
 
 def settle(state: State, why: str) -> State:
-    """Give every open call a result that says what is known; ``why`` is a key of ``NOT_EXECUTED``."""
-    if not isinstance(state.stage, Running):
-        return state
-    results = tuple(_settled(call, why) for call in state.stage.calls)
-    ran = any(call.status != "requested" for call in state.stage.calls)
-    exchange = Exchange(state.stage.turn, results)
-    return replace(state, stage=Asking(), sequence=(*state.sequence, exchange), rounds=state.rounds + ran, streak=0)
+    """Give every open call a result that says what is known; ``why`` is a key of ``NOT_EXECUTED``.
+
+    A request that is under way is given up; what it costs stays untold.
+    """
+    match state.stage:
+        case Running():
+            results = tuple(_settled(call, why) for call in state.stage.calls)
+            ran = any(call.status != "requested" for call in state.stage.calls)
+            exchange = Exchange(state.stage.turn, results)
+            grown = (*state.sequence, exchange)
+            return replace(state, stage=Asking(), sequence=grown, rounds=state.rounds + ran, streak=0)
+        case Asking(begun=True):
+            return replace(state, stage=replace(state.stage, begun=False), spent=untold(state.spent))
+        case _:
+            return state
 
 
 def _settled(call: CallState, why: str) -> Result:
@@ -48,11 +56,11 @@ def _settled(call: CallState, why: str) -> Result:
         return call.result
     if call.status == "requested":
         return Result(NOT_EXECUTED[why], outcome="not_executed")
+    cause = "cancelled by user" if why == "cancelled" else "interrupted"
     if call.plan.effect == "read":
-        return settled_error("interrupted", "The call was interrupted before it brought a result.", "done")
-    return settled_error(
-        "outcome_unknown", "The call had begun and was interrupted; whether it took effect is unknown.", "unknown"
-    )
+        return settled_error("interrupted", f"The call was {cause} before it brought a result.", "done")
+    text = f"The call had begun and was {cause}; whether it took effect is unknown."
+    return settled_error("outcome_unknown", text, "unknown")
 
 
 def end(state: State, status: Status, text: str, now: float, failure: Failure | None = None) -> Step:

@@ -7,7 +7,7 @@ from roundelay_worker.loop.calls import next_round, repeats, skip_repeated
 from roundelay_worker.loop.effects import AskModel, Note
 from roundelay_worker.loop.events import AttemptBegan, TurnArrived, TurnFailed
 from roundelay_worker.loop.history import Exchange, Result, Turn
-from roundelay_worker.loop.moves import Step, stay, then
+from roundelay_worker.loop.moves import Step, stay, then, untold
 from roundelay_worker.loop.state import Asking, CallPlan, CallState, Failure, Running, Spent, State
 from roundelay_worker.loop.stops import end, end_by_summary, fail, limit_closing, refuse, soft_stop
 from roundelay_worker.loop.texts import NOT_EXECUTED
@@ -68,7 +68,8 @@ def read_turn(state: State, stage: Asking, event: TurnArrived) -> Step:
     """Decide what a reply means."""
     if not stage.begun or (event.round, event.attempt) != (state.round, stage.attempt):
         return Step(state)
-    state = replace(state, spent=_charged(state.spent, event.turn))
+    stage = replace(stage, begun=False)
+    state = replace(state, stage=stage, spent=_charged(state.spent, event.turn))
     if stage.closing is not None:
         return _close(state, stage, event.turn, event.now)
     return _read(state, stage, event)
@@ -76,7 +77,7 @@ def read_turn(state: State, stage: Asking, event: TurnArrived) -> Step:
 
 def _charged(spent: Spent, turn: Turn) -> Spent:
     if turn.usage is None:
-        return replace(spent, calls_without_usage=spent.calls_without_usage + 1)
+        return untold(spent)
     return replace(
         spent,
         input_tokens=spent.input_tokens + turn.usage.input_tokens,
@@ -143,7 +144,7 @@ def _pause(state: State, turn: Turn, now: float) -> Step:
 def _cut(state: State, stage: Asking, now: float) -> Step:
     if stage.doubled:
         return soft_stop(state, "token_limit", now)
-    again = replace(stage, begun=False, doubled=True, nudge="reply_cut")
+    again = replace(stage, doubled=True, nudge="reply_cut")
     return stay(replace(state, stage=again), _retrying(state, stage, "reply_cut", 0.0))
 
 
@@ -151,7 +152,7 @@ def _discard(state: State, stage: Asking, code: str, now: float) -> Step:
     if stage.discards >= state.limits.discards:
         return fail(state, Failure(code, _DISCARDED[code]), now)
     delay = _FIRST_BACKOFF * stage.discards
-    again = replace(stage, begun=False, discards=stage.discards + 1, nudge=code, due_at=now + delay)
+    again = replace(stage, discards=stage.discards + 1, nudge=code, due_at=now + delay)
     return _again(state, again, _retrying(state, stage, code, delay), now)
 
 
@@ -171,7 +172,7 @@ def _close(state: State, stage: Asking, turn: Turn, now: float) -> Step:
     if final or _attempts_used(stage) >= state.limits.closing_attempts:
         return end_by_summary(state, reason, now)
     cut = turn.finish == "cut"
-    again = replace(stage, begun=False, discards=stage.discards + 1, doubled=stage.doubled or cut)
+    again = replace(stage, discards=stage.discards + 1, doubled=stage.doubled or cut)
     return _again(state, again, _retrying(state, stage, "reply_cut" if cut else "empty_reply", 0.0), now)
 
 
@@ -183,8 +184,9 @@ def fail_turn(state: State, stage: Asking, event: TurnFailed) -> Step:
     """Decide what a failed attempt leads to: a repaired request, a later attempt, or the end."""
     if not stage.begun or (event.round, event.attempt) != (state.round, stage.attempt):
         return Step(state)
-    spent = replace(state.spent, calls_without_usage=state.spent.calls_without_usage + 1)
-    return _failed(replace(state, spent=spent), stage, event.failure, event.now, event.jitter)
+    stage = replace(stage, begun=False)
+    state = replace(state, stage=stage, spent=untold(state.spent))
+    return _failed(state, stage, event.failure, event.now, event.jitter)
 
 
 def _failed(state: State, stage: Asking, failure: Failure, now: float, jitter: float) -> Step:
@@ -201,8 +203,7 @@ def _failed(state: State, stage: Asking, failure: Failure, now: float, jitter: f
 
 
 def _repaired(state: State, stage: Asking, failure: Failure) -> Step:
-    again = replace(stage, begun=False)
-    repaired = replace(state, stage=again, repairs=(*state.repairs, failure.repair))
+    repaired = replace(state, repairs=(*state.repairs, failure.repair))
     return stay(repaired, _retrying(state, stage, failure.code, 0.0))
 
 
@@ -214,7 +215,7 @@ def _closing_failed(state: State, stage: Asking, failure: Failure, now: float, d
 
 
 def _retry(state: State, stage: Asking, code: str, now: float, delay: float) -> Step:
-    again = replace(stage, begun=False, failures=stage.failures + 1, due_at=now + delay)
+    again = replace(stage, failures=stage.failures + 1, due_at=now + delay)
     return _again(state, again, _retrying(state, stage, code, delay), now)
 
 
