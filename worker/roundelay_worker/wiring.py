@@ -1,7 +1,6 @@
 """The one place where things are built: a worker process, its parts and its threads."""
 
 import asyncio
-import importlib
 import logging
 import os
 import secrets
@@ -22,6 +21,7 @@ from roundelay_worker.accept import Acceptor
 from roundelay_worker.advance import Advance
 from roundelay_worker.clock import Clock
 from roundelay_worker.control import Control
+from roundelay_worker.loop.history import Result
 from roundelay_worker.lease import EXIT_LEASE_LOST, LeaseKeeper
 from roundelay_worker.models import Models
 from roundelay_worker.outbox import Outbox, WrongDatabase
@@ -32,8 +32,10 @@ from roundelay_worker.sessions import Sessions
 from roundelay_worker.settings import Settings
 from roundelay_worker.store import Store, StoreUnavailable
 from roundelay_worker.store.records import Dispatch, Publication, Queue
+from roundelay_worker.tools.context import ToolContext
 from roundelay_worker.tools.registry import Registry
 from roundelay_worker.tools.runner import ToolRunner
+from roundelay_worker.tools.setting_up import SetupNotFound, call_setup
 from roundelay_worker.watchdog import Watchdog
 
 log = logging.getLogger(__name__)
@@ -82,6 +84,7 @@ class Runtime:
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._turn, name="roundelay-loop", daemon=True)
         self._background: list[asyncio.Task[None]] = []
+        self._errands: set[asyncio.Task[None]] = set()
         self._draining = False
         self._consuming_since: float | None = None
 
@@ -133,7 +136,7 @@ class Runtime:
         self._advance = Advance(
             store=store,
             acceptor=self._acceptor,
-            performer=Performer(self._registry, self.runner, self._publisher, clock, bounds),
+            performer=Performer(self._registry, self.runner, self._publisher, clock, bounds, self._loosened),
             publisher=self._publisher,
             resolver=Resolver(settings, self._registry, store, self._models.provider),
             sessions=self.sessions,
@@ -223,12 +226,12 @@ class Runtime:
             await asyncio.sleep(self.settings.lease / 3)
 
     def _wake(self, message_id: str, pause: float) -> None:
-        def look() -> None:
-            task = asyncio.ensure_future(self._dispatch_due(message_id))
-            self._background.append(task)
-            task.add_done_callback(self._background.remove)
+        self._loop.call_later(pause, lambda: self._spawn(self._dispatch_due(message_id)))
 
-        self._loop.call_later(pause, look)
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
 
     async def _dispatch_due(self, message_id: str) -> None:
         try:
@@ -239,13 +242,11 @@ class Runtime:
     async def _fetch(self, message_id: str) -> Publication | None:
         return await self._store.publication(message_id, 0)
 
-    def _late(self, context: Any, result: Any) -> None:
-        work = self._store.record_late(context.call_id, result)
-        asyncio.run_coroutine_threadsafe(work, self._loop)
+    def _late(self, context: ToolContext, result: Result) -> None:
+        self._spawn(self._store.record_late(context.call_id, result))
 
-    def _loose(self, context: Any, loose: bool) -> None:
-        work = self._store.mark_loose(context.call_id, self.process_id, loose)
-        asyncio.run_coroutine_threadsafe(work, self._loop)
+    async def _loosened(self, context: ToolContext) -> None:
+        await self._store.mark_loose(context.call_id, self.process_id)
 
     async def _isolate(self, dispatch: Dispatch) -> None:
         child = await asyncio.create_subprocess_exec(
@@ -256,6 +257,5 @@ class Runtime:
 
 def _load_tools(settings: Settings) -> Registry:
     if settings.setup:
-        module, _, function = settings.setup.partition(":")
-        getattr(importlib.import_module(module), function)()
+        call_setup(settings.setup)
     return Registry.load(settings.tool_modules)
