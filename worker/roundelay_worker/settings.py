@@ -94,7 +94,7 @@ class Settings(BaseModel):
     redis_url: Annotated[str, AfterValidator(_redis_url), Field(repr=False)]
     broker_url: Annotated[str, Field(repr=False, pattern=r"^[a-z][a-z+]*://")]
     database_url: Annotated[str, AfterValidator(_database_url), Field(repr=False)]
-    prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,64}$")] = DEFAULT_PREFIX
+    prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9._:-]{1,64}$")] = DEFAULT_PREFIX
 
     model: Annotated[str, AfterValidator(check_model)] | None = None
     system_prompt: Annotated[str, Field(repr=False)] = ""
@@ -119,7 +119,7 @@ class Settings(BaseModel):
     closing_reserve: Seconds | None = None
     queue_timeout: Seconds | None = None
     max_retry_delay: Annotated[float, Field(ge=0, le=86_400)] = 60
-    answer_ttl: Seconds = 86_400
+    answer_ttl: Size = 86_400
 
     lease: Annotated[float, Field(ge=1, le=600)] = 6
     sweep: Annotated[float, Field(ge=0.1, le=600)] = 2
@@ -262,7 +262,7 @@ _RULES: Final = {
 
 _SHAPES: Final = {
     "broker_url": "must be a URL such as redis://host:6379/0 or amqp://host",
-    "prefix": "must be 1 to 64 letters, digits, dots, hyphens or underscores",
+    "prefix": "must be 1 to 64 letters, digits and . _ : -",
     "tool_modules": "must be module names with commas between them, such as shop.tools,shop.search",
     "setup": "must be module:function",
 }

@@ -50,7 +50,7 @@ def test_all_faults_are_told_at_once_each_with_its_variable():
         ("ROUNDELAY_LOG_LEVEL", "loud", "must be one of"),
         ("ROUNDELAY_TOOL_MODULES", "shop tools", "must be module names"),
         ("ROUNDELAY_SETUP", "shop.setup", "must be module:function"),
-        ("ROUNDELAY_PREFIX", "a:b", "must be 1 to 64 letters"),
+        ("ROUNDELAY_PREFIX", "a/b", "must be 1 to 64 letters"),
         ("ROUNDELAY_REDIS_URL", "localhost:6379", "must begin with redis://"),
         ("ROUNDELAY_DATABASE_URL", "mysql://x", "must begin with sqlite://"),
         ("ROUNDELAY_BROKER_URL", "rabbit", "must be a URL"),
