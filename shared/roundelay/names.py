@@ -11,9 +11,10 @@ name                                           type     meaning
 ``{prefix}:message:{message}``                 string   inbox record (a ``Submission``, JSON) until the database has it
 ``{prefix}:inbox``                             zset     message ids not yet in the database, scored by time of submission
 ``{prefix}:waiting:{user}/{conversation}``     list     the same ids, in the conversation's order
-``{prefix}:idempotency:{user}/{conv}/{hash}``  string   ``{message} {digest}`` of the first submission under a key
+``{prefix}:idempotency:{user}/{conv}/{hash}``  string   ``{message} {digest}`` of the key's first use
 ``{prefix}:cancels``                           zset     ids whose cancellation was asked for, scored by time
 ``{prefix}:control``                           channel  hints to every worker process: ``cancel {id}``, ``restore {id}``
+``{prefix}:process:{process}``                  string   exists while that worker process lives (the hash's ``worker``)
 ``{prefix}:database``                          string   id of the database that this prefix belongs to
 ``{prefix}.messages``, ``{prefix}.rounds``     queues   Celery: new messages, continued rounds
 =============================================  =======  ==========================================================
@@ -121,6 +122,11 @@ def cancels_key(prefix: str) -> str:
 def control_channel(prefix: str) -> str:
     """Return the channel that every worker process listens to."""
     return f"{prefix}:control"
+
+
+def process_key(prefix: str, process_id: str) -> str:
+    """Return the name of the key that exists while a worker process lives."""
+    return f"{prefix}:process:{process_id}"
 
 
 def database_key(prefix: str) -> str:

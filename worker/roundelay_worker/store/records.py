@@ -95,6 +95,7 @@ class Loaded:
     dispatch: int
     losses: int
     state: State
+    resolved: str | None = None
     verdict: str | None = None
     cancel_requested: bool = False
     answer: str | None = None
@@ -160,6 +161,8 @@ class Save:
     published: int | None = None
     process: str | None = None
     """The process that saves; remembered as ``saved_by``."""
+    resolved: str | None = None
+    """What the start resolved (model, system prompt, tools), JSON; written once, kept while None."""
 
 
 @dataclass(frozen=True, slots=True)
