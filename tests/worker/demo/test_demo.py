@@ -10,6 +10,10 @@ import pytest
 from roundelay_worker.loop.history import AssistantText, Call, Entry, Exchange, Result, Turn, UserText
 from roundelay_worker.providers.base import ModelRequest, Patience, Provider, ToolSpec
 from roundelay_worker.providers.demo import DemoProvider
+from roundelay_worker.tools.arguments import read_arguments
+from roundelay_worker.tools.calling import call_here
+from roundelay_worker.tools.registry import Registry
+from roundelay_worker.tools.results import Outcome
 
 TOOLS = tuple(
     ToolSpec(name, "", {"type": "object"}) for name in ("calculator", "current_time", "convert_units", "lookup")
@@ -22,8 +26,8 @@ RESULTS = {
         sum(map(int, call["expression"].split(" + "))) if " + " in call["expression"] else 84
     ),
     "current_time": lambda call: json.dumps({"zone": call["zone"], "time": "2026-01-01T09:00:00+09:00"}),
-    "convert_units": lambda call: json.dumps({"value": 26.1}),
-    "lookup": lambda call: json.dumps({"value": "10,400,000"}),
+    "convert_units": lambda call: "26.097590073968025 miles (rounded)",
+    "lookup": lambda call: json.dumps({"name": call["country"], "capital": "Lisbon", "population_millions": 10.4}),
 }
 
 
@@ -65,7 +69,7 @@ def test_it_is_a_provider():
 @pytest.mark.parametrize(
     ("question", "said"),
     [
-        (THREE_PARTS, "12 * 7 = 84; 42 km: 26.1; in Tokyo it is 2026"),
+        (THREE_PARTS, "12 * 7 = 84; 42 km = 26.0975… miles (rounded); in Tokyo it is 2026-01-01 09:00"),
         ("Quanto é 12 vezes 7, quantas milhas são 42,5 km e que horas são em Lisboa?", "em Lisboa são 2026"),
         ("¿Cuánto es 12 por 7, cuántas millas son 42 km y qué hora es en Madrid?", "en Madrid son 2026"),
     ],
@@ -89,8 +93,8 @@ def test_a_dependent_step_computes_with_what_was_found():
 
     expressions = [json.loads(exchange.turn.calls[0].arguments).get("expression") for exchange in done]
     assert asked(done) == [["lookup"], ["calculator"], ["calculator"]]
-    assert expressions == [None, "10400000 / 12", "84 + 5"]
-    assert text.startswith("Population Portugal: 10,400,000; divide it by 12 = 84")
+    assert expressions == [None, "10.4 * 1000000 / 12", "84 + 5"]
+    assert text.startswith("Population of Portugal: 10.4 million; divide it by 12 = 84")
 
 
 @pytest.mark.parametrize(
@@ -153,6 +157,32 @@ def test_a_tool_that_was_not_given_is_named_instead_of_asked_for():
 
     assert turn.calls == ()
     assert "I was not given the tool calculator" in turn.text
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        THREE_PARTS,
+        "What is the capital of Japan, what is the currency of Chile, 3 + 4, and what time is it in UTC?",
+        "Look up the population of Portugal, divide it by 12 and then add 5",
+        "Qual é a população do Brasil? Divida isso por 27. Que horas são em São Paulo?",
+        "¿Cuál es la población de México? ¿Cuántas millas son 10 km? ¿Cuánto es 15% de 80?",
+        "Quantas libras são 70 kg, quantos pés são 3 metros, quanto é 7 vezes 8 e que horas são em Lisboa?",
+    ],
+)
+def test_what_it_asks_for_the_built_in_tools_can_do(question: str):
+    registry = Registry.load(())
+
+    def really(call: Call) -> Result:
+        found = registry.get(call.name)
+        assert found is not None
+        arguments = read_arguments(found, call)
+        return arguments.result if isinstance(arguments, Outcome) else call_here(found, arguments, 10_000).result
+
+    text, done = answer(question, run=really)
+
+    assert len(done) == 3
+    assert not [result for exchange in done for result in exchange.results if result.is_error], text
 
 
 def test_it_says_plainly_what_it_is_where_no_rule_fits():

@@ -18,7 +18,12 @@ def celery(program: str, *words: str) -> list[str]:
 
 
 def worker_jobs(
-    processes: int, settings: Settings, env: Mapping[str, str], *, concurrency: int | None = None, logs: Path | None = None
+    processes: int,
+    settings: Settings,
+    env: Mapping[str, str],
+    *,
+    concurrency: int | None = None,
+    logs: Path | None = None,
 ) -> list[Job]:
     """Return one job for each worker process; ``logs`` is a folder for their output, None for ours."""
     slots = concurrency or settings.concurrency

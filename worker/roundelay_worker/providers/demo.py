@@ -19,7 +19,8 @@ from roundelay_worker.providers.demo_words import GO_ON
 
 PIECE: Final = re.compile(r"\S+\s*")
 SLOW: Final = 0.05
-_VALUES: Final = ("result", "value", "time", "answer", "text", "population")
+_MILLIONS: Final = "population_millions"
+_LONG_NUMBER: Final = re.compile(r"(\d+\.\d{4})\d+")
 _LETTERS_PER_TOKEN: Final = 4
 
 
@@ -86,7 +87,7 @@ def _was_run(exchange: Exchange) -> bool:
 
 
 def _asking(request: ModelRequest, reading: _Reading, steps: list[Step]) -> Turn:
-    before = _number_in(reading.done[-1].results[-1]) if reading.done else "0"
+    before = _number_before(reading)
     number = len(reading.done) + 1
     calls = tuple(
         Call(step.tool, json.dumps(_arguments(step, before), ensure_ascii=False), f"demo_{number}_{at}")
@@ -134,26 +135,42 @@ def _facts(reading: _Reading, declared: set[str]) -> Iterator[str]:
 
 
 def _fact(texts: Texts, step: Step, result: Result) -> str:
-    pattern = texts.failed if result.is_error else texts.facts.get(step.tool, "{about}: {value}")
-    return pattern.format(about=step.about, value=_value_in(result))
+    if result.is_error:
+        return texts.failed.format(about=step.about, value=_error_in(result))
+    value = _LONG_NUMBER.sub(r"\1…", _value_in(step, result))
+    if step.field == _MILLIONS:
+        value = texts.millions.format(number=value)
+    return texts.facts.get(step.tool, "{about}: {value}").format(about=step.about, value=value)
 
 
-def _value_in(result: Result) -> str:
-    read = _json(result.text)
-    if not isinstance(read, dict):
-        return result.text
-    if isinstance(read.get("error"), dict):
-        return str(read["error"].get("message", ""))
-    return next((str(read[name]) for name in _VALUES if name in read), result.text)
+def _value_in(step: Step, result: Result) -> str:
+    """Return what was asked for: a field, the local time, or the whole text."""
+    found = _object_in(result)
+    if step.field in found:
+        return str(found[step.field])
+    if "time" in found:
+        return str(found["time"])[:16].replace("T", " ")
+    return result.text
 
 
-def _number_in(result: Result) -> str:
-    found = re.search(r"-?\d+(?:\.\d+)?", re.sub(r"(?<=\d)[,\s](?=\d{3}\b)", "", _value_in(result)))
-    return found[0] if found else "0"
+def _error_in(result: Result) -> str:
+    error = _object_in(result).get("error")
+    return str(error.get("message", "")) if isinstance(error, dict) else result.text
 
 
-def _json(text: str) -> object:
+def _number_before(reading: _Reading) -> str:
+    """Return the number that the last call of the round before brought, as a calculator reads it."""
+    if not reading.done:
+        return "0"
+    step, result = reading.plan[len(reading.done) - 1][-1], reading.done[-1].results[-1]
+    found = re.search(r"-?\d+(?:\.\d+)?", _value_in(step, result))
+    number = found[0] if found and not result.is_error else "0"
+    return f"{number} * 1000000" if step.field == _MILLIONS else number
+
+
+def _object_in(result: Result) -> dict[str, object]:
     try:
-        return json.loads(text)
+        found = json.loads(result.text)
     except ValueError:
-        return None
+        return {}
+    return found if isinstance(found, dict) else {}

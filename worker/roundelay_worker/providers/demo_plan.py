@@ -25,6 +25,8 @@ class Step:
     arguments: tuple[tuple[str, str | float], ...]
     about: str
     needs_result: bool = False
+    field: str = ""
+    """The part of a result that was asked for, where a result has several."""
 
 
 Plan = tuple[tuple[Step, ...], ...]
@@ -53,7 +55,12 @@ def _count(to: int) -> Iterator[tuple[Step, ...]]:
 
 def _findings(question: str) -> list[_Found]:
     rules: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Step]], ...] = (
-        (words.FACT, lambda found: _fact(found["kind"], found["of"])),
+        (
+            words.FACT,
+            lambda found: Step(
+                "lookup", (("country", found["of"]),), found[0], field=words.KINDS[found["kind"].casefold()]
+            ),
+        ),
         (words.AMOUNT, lambda found: _conversion(found["value"], found["source"], found["target"])),
         (words.HOW_MANY, lambda found: _conversion(found["value"], found["source"], found["target"])),
         (words.SUM_OF, lambda found: _calculation(f"{found['a']} + {found['b']}", found[0])),
@@ -106,12 +113,6 @@ def _conversion(value: str, source: str, target: str) -> Step:
     units = words.UNITS[source.casefold()], words.UNITS[target.casefold()]
     arguments = (("value", float(value)), ("from_unit", units[0]), ("to_unit", units[1]))
     return Step("convert_units", arguments, f"{value} {source}")
-
-
-def _fact(kind: str, of: str) -> Step:
-    return Step(
-        "lookup", (("query", f"{words.KINDS[kind.casefold()]} of {words.COUNTRIES.get(of, of)}"),), f"{kind} {of}"
-    )
 
 
 def _dependent(found: re.Match[str]) -> Step:

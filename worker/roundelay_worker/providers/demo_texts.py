@@ -24,12 +24,17 @@ class Texts:
     go_on: str
     nothing_found: str
     lost: str
+    millions: str
 
 
 TEXTS: Final = {
     "en": Texts(
         beside="Let me work that out. ",
-        facts={"calculator": "{about} = {value}", "current_time": "in {about} it is {value}"},
+        facts={
+            "calculator": "{about} = {value}",
+            "convert_units": "{about} = {value}",
+            "current_time": "in {about} it is {value}",
+        },
         failed="{about}: that did not work ({value})",
         missing_tool="{about}: I was not given the tool {tool}",
         found="I stopped because a limit of this answer was reached. So far: {facts}.",
@@ -38,10 +43,15 @@ TEXTS: Final = {
         nothing_found="nothing yet",
         lost="I am the demo model: plain rules, no language model. Ask me for sums, unit conversions, the time in a "
         "city, or the population of a country, for example: how many miles are 42 km, and what time is it in Tokyo?",
+        millions="{number} million",
     ),
     "pt": Texts(
         beside="Vou calcular isso. ",
-        facts={"calculator": "{about} = {value}", "current_time": "em {about} são {value}"},
+        facts={
+            "calculator": "{about} = {value}",
+            "convert_units": "{about} = {value}",
+            "current_time": "em {about} são {value}",
+        },
         failed="{about}: não funcionou ({value})",
         missing_tool="{about}: não recebi a ferramenta {tool}",
         found="Parei porque um limite desta resposta foi atingido. Até agora: {facts}.",
@@ -50,10 +60,15 @@ TEXTS: Final = {
         nothing_found="nada ainda",
         lost="Sou o modelo de demonstração: regras simples, nenhum modelo de linguagem. Peça-me contas, conversões de "
         "unidades, a hora numa cidade ou a população de um país, por exemplo: quantas milhas são 42 km?",
+        millions="{number} milhões",
     ),
     "es": Texts(
         beside="Voy a calcularlo. ",
-        facts={"calculator": "{about} = {value}", "current_time": "en {about} son {value}"},
+        facts={
+            "calculator": "{about} = {value}",
+            "convert_units": "{about} = {value}",
+            "current_time": "en {about} son {value}",
+        },
         failed="{about}: no funcionó ({value})",
         missing_tool="{about}: no recibí la herramienta {tool}",
         found="Me detuve porque se alcanzó un límite de esta respuesta. Hasta ahora: {facts}.",
@@ -62,6 +77,7 @@ TEXTS: Final = {
         nothing_found="nada todavía",
         lost="Soy el modelo de demostración: reglas simples, ningún modelo de lenguaje. Pídame cuentas, conversiones "
         "de unidades, la hora en una ciudad o la población de un país, por ejemplo: ¿cuántas millas son 42 km?",
+        millions="{number} millones",
     ),
 }
 

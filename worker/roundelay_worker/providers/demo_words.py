@@ -73,28 +73,16 @@ OPERATORS: Final = {
     "entre": "/",
 }
 KINDS: Final = {
-    "population": "population",
-    "população": "population",
-    "población": "population",
-    "area": "area",
-    "área": "area",
-    "superficie": "area",
+    "population": "population_millions",
+    "população": "population_millions",
+    "población": "population_millions",
     "capital": "capital",
     "currency": "currency",
     "moeda": "currency",
     "moneda": "currency",
 }
-COUNTRIES: Final = {
-    "Brasil": "Brazil",
-    "Espanha": "Spain",
-    "España": "Spain",
-    "França": "France",
-    "Francia": "France",
-    "Alemanha": "Germany",
-    "Alemania": "Germany",
-    "Japão": "Japan",
-    "Japón": "Japan",
-}
+"""What can be asked about a country, and where the tool ``lookup`` has it."""
+
 VERBS: Final = {"div": "/", "multipl": "*", "add": "+", "som": "+", "sum": "+", "subtra": "-", "rest": "-"}
 
 
