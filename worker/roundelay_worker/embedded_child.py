@@ -55,7 +55,7 @@ def last_address(folder: Path) -> Address:
 def next_address(folder: Path) -> Address:
     """Return the same address as before, with another port if that one is taken, and remember it."""
     before = last_address(folder)
-    address = Address(_free_port(before.port), before.password)
+    address = Address(free_port(before.port), before.password)
     write_private(folder / "address.json", json.dumps(asdict(address)))
     return address
 
@@ -179,7 +179,8 @@ def _try_lock(descriptor: int) -> bool:
     return True
 
 
-def _free_port(wanted: int) -> int:
+def free_port(wanted: int) -> int:
+    """Return ``wanted`` if it is free on the loopback, else another port that is."""
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -1,9 +1,11 @@
 """The command ``roundelay``: one file a command, each imported only when it is asked for."""
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pkgutil import resolve_name
+from types import FrameType
 from typing import Final
 
 from roundelay.errors import InvalidSubmission, RoundelayError
@@ -21,6 +23,7 @@ Command = Callable[[Options, Mapping[str, str]], int]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; what went wrong is told in a sentence on stderr."""
     options = parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, _leave)
     command: Command = resolve_name(f"{__name__}.{options.command}:run")
     try:
         return command(options, os.environ)
@@ -33,6 +36,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _leave(number: int, _frame: FrameType | None) -> None:
+    """End through every ``finally``, so that what was started here is ended too."""
+    sys.exit(128 + number)
 
 
 def _told(options: Options, exc: Exception, code: int) -> int:

@@ -5,9 +5,10 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import redis
-from kombu import Connection
+from kombu.connection import Connection
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
@@ -114,7 +115,7 @@ def broker_findings(settings: Settings) -> Iterator[Finding]:
     if settings.broker_url == settings.redis_url:
         yield ok("broker", "is the same Redis")
         return
-    connection = Connection(settings.broker_url, connect_timeout=PATIENCE)
+    connection: Any = Connection(settings.broker_url, connect_timeout=PATIENCE)  # type: ignore[no-untyped-call]
     try:
         connection.ensure_connection(max_retries=1, timeout=PATIENCE)
     except Exception as exc:  # noqa: BLE001  # every transport has errors of its own
@@ -152,10 +153,11 @@ def _credentials(provider: str, settings: Settings) -> Iterator[Finding]:
 
 def _reachability(provider: str, settings: Settings) -> Iterator[Finding]:
     address = settings.endpoint(provider).base_url or _OWN_ADDRESSES.get(provider, _OWN_ADDRESSES["openai"])
+    host = urlsplit(address).hostname
     if answers(address):
-        yield ok("model", f"{address} answers")
+        yield ok("model", f"{host} answers")
     else:
-        yield fault("model", f"{address} cannot be reached", "check the base URL, the network, and a proxy's settings")
+        yield fault("model", f"{host} cannot be reached", "check the base URL, the network, and a proxy's settings")
 
 
 def answers(address: str) -> bool:

@@ -28,7 +28,7 @@ def run(options: Options, env: Mapping[str, str]) -> int:
 
 
 def flower_auth(address: str, env: Mapping[str, str]) -> str:
-    """Return ``user:password``, '' for none on the loopback; raise SettingsError for one that would not close the door."""
+    """Return ``user:password``, '' for none on the loopback; raise SettingsError for one that closes no door."""
     given = env.get(AUTH, "").strip()
     if not given:
         return "" if _is_loopback(address) else f"roundelay:{secrets.token_urlsafe(12)}"
@@ -45,7 +45,7 @@ def flower_command(address: str, port: int) -> list[str]:
 
 
 def flower_env(env: Mapping[str, str], auth: str) -> dict[str, str]:
-    """Return the environment of Flower, which reads its options there: with a password it may do things, else show them."""
+    """Return the environment of Flower, which reads its options there; without a password it is read-only."""
     ours = {name: value for name, value in env.items() if name not in _DOORS}
     return {**ours, "FLOWER_BASIC_AUTH": auth} if auth else {"FLOWER_READ_ONLY": "true", **ours}
 

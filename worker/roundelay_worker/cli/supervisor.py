@@ -37,7 +37,7 @@ class _Inbox:
 def _listening() -> Iterator[_Inbox]:
     readable, writable = socket.socketpair()
     with readable, writable:
-        writable.setblocking(False)  # noqa: FBT003  # the name of the parameter is positional there
+        writable.setblocking(False)  # the name of the parameter is positional there
         inbox = _Inbox(readable)
         wakeup = signal.set_wakeup_fd(writable.fileno(), warn_on_full_buffer=False)
         before = {number: signal.signal(number, inbox.take) for number in (*_STOPS, signal.SIGCHLD)}
