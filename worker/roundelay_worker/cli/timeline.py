@@ -1,0 +1,120 @@
+"""The timeline of a message, from its numbered updates: what ran when, and for how long."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from roundelay import Update
+
+_BAR: Final = 30
+_NAME: Final = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Something that took time; ``end`` is None while it runs. Times are seconds since the message was accepted."""
+
+    kind: str
+    name: str
+    start: float
+    end: float | None = None
+    note: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the span as a JSON object."""
+        return {"kind": self.kind, "name": self.name, "start": self.start, "end": self.end, "note": self.note}
+
+
+@dataclass(slots=True)
+class _Round:
+    number: int
+    asked_at: datetime | None = None
+    replied_at: datetime | None = None
+    attempts: list[str] = field(default_factory=list)
+    calls: dict[int, tuple[str, datetime, datetime | None, bool | None]] = field(default_factory=dict)
+    tokens: str = ""
+
+
+def spans(updates: Iterable[Update]) -> list[Span]:
+    """Return the spans of a message in order: waiting, turns, their calls."""
+    ordered = sorted((update for update in updates if update.seq is not None), key=lambda update: update.seq or 0)
+    if not ordered:
+        return []
+    origin = ordered[0].at
+    started = next((update.at for update in ordered if update.kind == "started"), None)
+    waiting = Span("wait", "waiting", 0.0, _since(started, origin))
+    return [waiting, *(span for round_ in _rounds(ordered) for span in _spans_of(round_, origin))]
+
+
+def _rounds(updates: list[Update]) -> list[_Round]:
+    rounds: dict[int, _Round] = {}
+    for update in updates:
+        if update.round is not None:
+            _note(rounds.setdefault(update.round, _Round(update.round)), update)
+        elif update.kind == "ended":
+            _close(rounds, update.at)
+    return list(rounds.values())
+
+
+def _note(round_: _Round, update: Update) -> None:
+    match update.kind:
+        case "round_started":
+            round_.asked_at = round_.asked_at or update.at
+        case "retrying":
+            round_.attempts.append(update.code or "failed")
+        case "tool_started":
+            round_.replied_at = min(round_.replied_at or update.at, update.at)
+            round_.calls[update.call or 0] = (update.tool or "a tool", update.at, None, None)
+        case "tool_finished":
+            _finish(round_, update)
+        case "round_ended":
+            round_.replied_at = round_.replied_at or update.at
+            usage = update.usage
+            round_.tokens = f"{usage.input_tokens} + {usage.output_tokens} tokens so far" if usage else ""
+        case "ended":
+            round_.replied_at = round_.replied_at or update.at
+
+
+def _finish(round_: _Round, update: Update) -> None:
+    """A quick call is told of after it ended, both at once: its seconds say when it began."""
+    began = update.at - timedelta(seconds=update.seconds or 0)
+    known = round_.calls.get(update.call or 0)
+    start = min(began, known[1]) if known else began
+    round_.calls[update.call or 0] = (update.tool or "a tool", start, update.at, update.ok)
+    round_.replied_at = min(round_.replied_at or start, start)
+
+
+def _close(rounds: dict[int, _Round], at: datetime) -> None:
+    for round_ in rounds.values():
+        round_.replied_at = round_.replied_at or at
+
+
+def _spans_of(round_: _Round, origin: datetime) -> Iterator[Span]:
+    if round_.asked_at is not None:
+        note = ", ".join((*(f"again after {code}" for code in round_.attempts), *filter(None, (round_.tokens,))))
+        start = _since(round_.asked_at, origin) or 0.0
+        yield Span("turn", f"turn {round_.number}", start, _since(round_.replied_at, origin), note)
+    for _, (name, began, ended, is_ok) in sorted(round_.calls.items()):
+        note = "failed" if is_ok is False else ""
+        yield Span("call", f"  {name}", _since(began, origin) or 0.0, _since(ended, origin), note)
+
+
+def _since(moment: datetime | None, origin: datetime) -> float | None:
+    return None if moment is None else round(max(0.0, (moment - origin).total_seconds()), 3)
+
+
+def drawn(found: list[Span], now: float | None = None) -> Iterator[str]:
+    """Yield a line for each span, with a bar on one common scale."""
+    whole = max((span.end or now or span.start for span in found), default=0.0) or 1.0
+    for span in found:
+        end = whole if span.end is None else span.end
+        seconds = f"{end - span.start:8.3f} s" if span.end is not None else "   running"
+        bar = _bar(span.start / whole, end / whole)
+        yield f"{span.name:<{_NAME}.{_NAME}} {seconds:>10} |{bar}| {span.note}".rstrip()
+
+
+def _bar(start: float, end: float) -> str:
+    left = min(_BAR - 1, int(start * _BAR))
+    length = max(1, round((end - start) * _BAR))
+    return f"{' ' * left}{'#' * length}"[:_BAR].ljust(_BAR)
