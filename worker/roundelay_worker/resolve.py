@@ -97,7 +97,7 @@ class Resolver:
             limits=self._limits(session),
             language=submission.language or guess_language(submission.text),
             message_timeout=timeout,
-            closing_reserve=settings.closing_reserve or min(60.0, timeout / 5),
+            closing_reserve=settings.closing_reserve_for(timeout),
         )
 
     def _limits(self, session: Session) -> Limits:
