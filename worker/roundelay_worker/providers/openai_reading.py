@@ -2,6 +2,7 @@
 
 Items are told apart by ``output_index``: proxies change ids between events. What ``output_item.done`` brings
 is final: the item as it was added, and the list in the terminal event, may lack its encrypted content.
+Where a proxy splices replies, a reply begins anew with ``response.created`` and the first end is the end.
 """
 
 from collections.abc import Iterator, Mapping
@@ -67,8 +68,9 @@ class ResponsesAssembly:
             raise cut_off() from exc
         if not isinstance(value, dict):
             raise unreadable()
-        kind = value.get("type")
-        return list(self._take(kind if isinstance(kind, str) else event.event, value))
+        if self._status:
+            return [ALIVE]
+        return list(self._take(_text(value, "type") or event.event, value))
 
     def read_whole(self, body: bytes) -> Turn:
         """Return the turn that one body holds; raise ModelFailure for an error in it."""
@@ -116,6 +118,8 @@ class ResponsesAssembly:
     def _take(self, kind: str, event: Mapping[str, Any]) -> Iterator[Piece]:
         if kind == "error" or (event.get("error") and kind not in _TERMINAL):
             raise classify_error(event)
+        if kind == "response.created":
+            self._items, self._drafts = {}, {}
         if kind in _TERMINAL:
             self._end(_TERMINAL[kind], _object(event, "response"))
             yield ALIVE
