@@ -1,0 +1,42 @@
+"""Anthropic's Messages API as a provider."""
+
+from collections.abc import Callable
+from typing import Final
+
+import orjson
+
+from roundelay_worker.loop.history import Turn
+from roundelay_worker.providers.anthropic_reply import MessageAssembly
+from roundelay_worker.providers.anthropic_request import to_request
+from roundelay_worker.providers.base import ModelRequest, Patience
+from roundelay_worker.providers.reading import BodyReader
+from roundelay_worker.providers.transport import HttpTransport
+
+BASE_URL: Final = "https://api.anthropic.com"
+VERSION: Final = "2023-06-01"
+
+
+class AnthropicProvider:
+    """A model behind the Messages API."""
+
+    def __init__(self, model: str, base_url: str, api_key: str, transport: HttpTransport) -> None:
+        self._model = model
+        self._base_url = base_url.rstrip("/").removesuffix("/v1") or BASE_URL
+        self._transport = transport
+        self._headers = {
+            "x-api-key": api_key,
+            "anthropic-version": VERSION,
+            "content-type": "application/json",
+        }
+
+    @property
+    def origin(self) -> str:
+        """Return ``format:model@base_url``, the place that native blocks hold for."""
+        return f"anthropic:{self._model}@{self._base_url}"
+
+    async def ask(self, request: ModelRequest, on_text: Callable[[str], None], patience: Patience) -> Turn:
+        """Send one request and return the whole turn; raise ModelFailure, and close the socket when cancelled."""
+        body = orjson.dumps(to_request(request, self._model, self.origin))
+        reader = BodyReader(MessageAssembly(self.origin, [tool.name for tool in request.tools]))
+        url = f"{self._base_url}/v1/messages"
+        return await self._transport.stream(url, self._headers, body, reader, on_text, patience)
