@@ -10,7 +10,8 @@ from roundelay_worker.providers.anthropic_reply import MessageAssembly
 from roundelay_worker.providers.anthropic_request import to_request
 from roundelay_worker.providers.base import ModelRequest, Patience
 from roundelay_worker.providers.reading import BodyReader
-from roundelay_worker.providers.transport import HttpTransport
+from roundelay_worker.providers.transport import HttpRequest, HttpTransport
+from roundelay_worker.providers.urls import trimmed
 
 BASE_URL: Final = "https://api.anthropic.com"
 VERSION: Final = "2023-06-01"
@@ -21,13 +22,9 @@ class AnthropicProvider:
 
     def __init__(self, model: str, base_url: str, api_key: str, transport: HttpTransport) -> None:
         self._model = model
-        self._base_url = base_url.rstrip("/").removesuffix("/v1") or BASE_URL
+        self._base_url = trimmed(base_url or BASE_URL, ("v1",))
         self._transport = transport
-        self._headers = {
-            "x-api-key": api_key,
-            "anthropic-version": VERSION,
-            "content-type": "application/json",
-        }
+        self._headers = {"x-api-key": api_key, "anthropic-version": VERSION, "content-type": "application/json"}
 
     @property
     def origin(self) -> str:
@@ -38,5 +35,5 @@ class AnthropicProvider:
         """Send one request and return the whole turn; raise ModelFailure, and close the socket when cancelled."""
         body = orjson.dumps(to_request(request, self._model, self.origin))
         reader = BodyReader(MessageAssembly(self.origin, [tool.name for tool in request.tools]))
-        url = f"{self._base_url}/v1/messages"
-        return await self._transport.stream(url, self._headers, body, reader, on_text, patience)
+        message = HttpRequest(f"{self._base_url}/v1/messages", self._headers, body)
+        return await self._transport.stream(message, reader, on_text, patience)

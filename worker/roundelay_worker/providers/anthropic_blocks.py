@@ -63,8 +63,9 @@ class Block:
         grown = {name: encoded(self._string(name)).decode() for name in self._strings if name != _ARGUMENTS}
         for name, items in self._lists.items():
             grown[name] = encoded([*(self._start.get(name) or []), *items]).decode()
-        if (call := self.call()) is not None and (_ARGUMENTS in self._strings or call.fault):
-            grown["input"] = call.arguments
+        arguments, fault = read_arguments(self._arguments())
+        if _ARGUMENTS in self._strings or (self.kind == "tool_use" and fault):
+            grown["input"] = arguments
         return object_of({**members(self._raw), **grown}) if grown else self._raw
 
     def _string(self, name: str) -> str:

@@ -23,6 +23,7 @@ EFFORTS: Final = {"none": "", "minimal": "low"}
 THINKING: Final = frozenset({"thinking", "redacted_thinking"})
 
 _IDS: Final = IdRule(longest=64)
+_SAFE_LIMITS: Final = (8192, 4096)
 _CACHE: Final = {"type": "ephemeral"}
 _MARK: Final = b',"cache_control":{"type":"ephemeral"}}'
 _GO_ON: Final = "Please continue."
@@ -33,7 +34,7 @@ def to_request(request: ModelRequest, model: str, origin: str) -> dict[str, Any]
     """Return the body of the request; parts of it are fragments for ``orjson.dumps``."""
     body: dict[str, Any] = {
         "model": model,
-        "max_tokens": request.max_output_tokens,
+        "max_tokens": _max_tokens(request),
         "stream": "no_stream" not in request.repairs,
         **_tools(request),
         **_system(request),
@@ -45,6 +46,13 @@ def to_request(request: ModelRequest, model: str, origin: str) -> dict[str, Any]
     }
     container = _container(request, origin)
     return {**body, "container": container} if container else body
+
+
+def _max_tokens(request: ModelRequest) -> int:
+    """Return the output limit, which this format requires: where it was too high, one that any model takes."""
+    if "drop:max_output_tokens" not in request.repairs:
+        return request.max_output_tokens
+    return next((limit for limit in _SAFE_LIMITS if limit < request.max_output_tokens), request.max_output_tokens)
 
 
 def _tools(request: ModelRequest) -> dict[str, Any]:
@@ -78,7 +86,7 @@ def _options(request: ModelRequest) -> dict[str, Any]:
 
 
 def _thinking(effort: str | None) -> dict[str, Any]:
-    """Return nothing unless an effort is asked for: some models refuse any configuration, others think by themselves."""
+    """Return nothing unless an effort is asked for: some models refuse a configuration, others think by themselves."""
     if not effort:
         return {}
     level = EFFORTS.get(effort, effort)

@@ -10,7 +10,8 @@ from roundelay_worker.providers.base import ModelRequest, Patience
 from roundelay_worker.providers.google_reply import GenerationAssembly
 from roundelay_worker.providers.google_request import to_request
 from roundelay_worker.providers.reading import BodyReader
-from roundelay_worker.providers.transport import HttpTransport
+from roundelay_worker.providers.transport import HttpRequest, HttpTransport
+from roundelay_worker.providers.urls import trimmed
 
 BASE_URL: Final = "https://generativelanguage.googleapis.com"
 
@@ -20,7 +21,7 @@ class GoogleProvider:
 
     def __init__(self, model: str, base_url: str, api_key: str, transport: HttpTransport) -> None:
         self._model = model
-        self._base_url = base_url.rstrip("/").removesuffix("/v1beta").removesuffix("/v1") or BASE_URL
+        self._base_url = trimmed(base_url or BASE_URL, ("v1beta", "v1"))
         self._transport = transport
         self._headers = {"x-goog-api-key": api_key, "content-type": "application/json"}
 
@@ -34,7 +35,7 @@ class GoogleProvider:
         body = orjson.dumps(to_request(request, self._model, self.origin))
         reader = BodyReader(GenerationAssembly(self.origin, [tool.name for tool in request.tools]))
         url = self._url(in_one_piece="no_stream" in request.repairs)
-        return await self._transport.stream(url, self._headers, body, reader, on_text, patience)
+        return await self._transport.stream(HttpRequest(url, self._headers, body), reader, on_text, patience)
 
     def _url(self, *, in_one_piece: bool) -> str:
         """Return the address; the key is never in it, since addresses are logged."""

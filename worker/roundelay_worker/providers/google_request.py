@@ -14,6 +14,7 @@ import orjson
 from roundelay_worker.loop.history import AssistantText, Call, Exchange, Native, Result, UserText
 from roundelay_worker.providers.base import ModelRequest, ToolSpec
 from roundelay_worker.providers.folding import Message, folded, sendable
+from roundelay_worker.providers.schema import takes_nothing
 from roundelay_worker.providers.verbatim import encoded
 from roundelay_worker.providers.wire_ids import IdRule, wire_ids
 
@@ -69,13 +70,15 @@ def _tools(request: ModelRequest) -> dict[str, Any]:
 
 
 def _declaration(tool: ToolSpec) -> dict[str, Any]:
-    """Declare a tool; a schema without properties is refused by this format, so it is left out."""
-    parameters = {"parametersJsonSchema": tool.schema} if tool.schema.get("properties") else {}
+    """Declare a tool; a schema without parameters is refused by this format, so it is left out."""
+    parameters = {} if takes_nothing(tool.schema) else {"parametersJsonSchema": tool.schema}
     return {"name": tool.name, "description": tool.description, **parameters}
 
 
 def _generation(request: ModelRequest, model: str) -> dict[str, Any]:
-    options: dict[str, Any] = {"maxOutputTokens": request.max_output_tokens}
+    options: dict[str, Any] = {}
+    if "drop:max_output_tokens" not in request.repairs:
+        options["maxOutputTokens"] = request.max_output_tokens
     if request.temperature is not None and "drop:temperature" not in request.repairs:
         options["temperature"] = request.temperature
     thinking = _thinking(request.reasoning_effort, model)

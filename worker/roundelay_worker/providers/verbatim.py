@@ -40,7 +40,7 @@ def elements(text: str) -> list[str]:
 
 
 def _value(text: str, at: int) -> tuple[Any, int]:
-    """Return the value that begins here, and where it ends; numbers are not converted, since they may have any length."""
+    """Return the value that begins here, and where it ends; numbers stay text, since they may have any length."""
     try:
         return _DECODER.raw_decode(text, at)
     except RecursionError as exc:
@@ -74,7 +74,7 @@ def object_of(parts: dict[str, str]) -> str:
 
 
 def parsed(text: str | bytes) -> Any:
-    """Return the value of JSON text, also with halves of surrogate pairs, which are valid JSON; else raise ValueError."""
+    """Return the value of JSON text; halves of surrogate pairs are valid JSON too. Raise ValueError for all else."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
