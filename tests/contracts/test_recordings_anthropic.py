@@ -7,7 +7,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,11 +17,13 @@ from roundelay_worker.providers.anthropic_request import THINKING, to_request
 from roundelay_worker.providers.base import ModelFailure, ModelRequest, ToolSpec
 from roundelay_worker.providers.failures import classify
 from roundelay_worker.providers.reading import BodyReader, TextPiece
+from roundelay_worker.providers.schema import portable_schema
 from roundelay_worker.providers.verbatim import elements
 
 FOLDER = Path(os.environ.get("ROUNDELAY_RECORDINGS", "")) / "anthropic"
 FILES = sorted(FOLDER.glob("*.json")) if os.environ.get("ROUNDELAY_RECORDINGS") else []
 ORIGIN = "anthropic:recorded@https://example.org"
+REQUEST = ModelRequest("", ())
 
 pytestmark = pytest.mark.skipif(not FILES, reason="ROUNDELAY_RECORDINGS is not set")
 
@@ -126,7 +127,7 @@ def body_of(exchange: dict[str, Any]) -> bytes:
 
 
 def read(exchange: dict[str, Any]) -> Turn:
-    reader = BodyReader(MessageAssembly(ORIGIN))
+    reader = BodyReader(MessageAssembly(REQUEST, ORIGIN))
     reader.feed(body_of(exchange))
     return reader.finish()
 
@@ -225,7 +226,7 @@ def ours(recorded_body: dict[str, Any], turns: list[Turn]) -> dict[str, Any]:
         max_output_tokens=recorded_body["max_tokens"],
         temperature=recorded_body.get("temperature"),
     )
-    return json.loads(orjson.dumps(to_request(request, recorded_body["model"], ORIGIN)))
+    return to_request(request, recorded_body["model"], ORIGIN)
 
 
 @pytest.mark.parametrize(("path", "number"), list(replies()))
@@ -277,6 +278,8 @@ def comparable(body: dict[str, Any], path: Path) -> dict[str, Any]:
     if isinstance(body.get("system"), str):
         body["system"] = [{"type": "text", "text": body["system"]}]
     body["tools"] = [tool for tool in body.get("tools", []) if "input_schema" in tool]
+    for tool in body["tools"]:
+        tool["input_schema"] = portable_schema(ToolSpec(tool["name"], tool["description"], tool["input_schema"]))
     if not body["tools"] or body.get("tool_choice", {}).get("type") == "any":
         body.pop("tool_choice", None)  # a call is never forced
     return body
@@ -297,7 +300,7 @@ def test_a_recorded_reply_reads_the_same_however_its_bytes_are_cut(data):
     exchange = recorded(path)["exchanges"][number]
     body = body_of(exchange)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=40)))
-    reader = BodyReader(MessageAssembly(ORIGIN))
+    reader = BodyReader(MessageAssembly(REQUEST, ORIGIN))
     shown: list[str] = []
 
     for start, end in pairwise([0, *cuts, len(body)]):
@@ -315,7 +318,7 @@ def test_a_broken_reply_is_a_turn_or_a_failure_and_nothing_else(data):
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(body) - 1))
         body[at : at + data.draw(st.integers(0, 30))] = data.draw(DAMAGE)
-    reader = BodyReader(MessageAssembly(ORIGIN))
+    reader = BodyReader(MessageAssembly(REQUEST, ORIGIN))
 
     try:
         reader.feed(bytes(body))
@@ -326,7 +329,7 @@ def test_a_broken_reply_is_a_turn_or_a_failure_and_nothing_else(data):
     for call in turn.calls:
         assert isinstance(json.loads(call.arguments), dict)
     request = ModelRequest("", (UserText("Hello"), Exchange(turn, tuple(Result("ok") for _ in turn.calls))))
-    json.loads(orjson.dumps(to_request(request, "m", ORIGIN)))
+    to_request(request, "m", ORIGIN)
 
 
 @pytest.mark.parametrize(("path", "number"), [reply for reply in SMALL if "stream" in reply.id])
@@ -336,7 +339,7 @@ def test_a_stream_that_ends_before_its_stop_reason_is_cut_off(path, number):
     last = next(place for place, event in enumerate(events) if b"event: message_delta" in event)
 
     for kept in range(1, last + 1):
-        reader = BodyReader(MessageAssembly(ORIGIN))
+        reader = BodyReader(MessageAssembly(REQUEST, ORIGIN))
         reader.feed(b"\n\n".join(events[:kept]) + b"\n\n")
         with pytest.raises(ModelFailure) as caught:
             reader.finish()

@@ -8,7 +8,6 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,6 +23,7 @@ from roundelay_worker.providers.verbatim import elements
 FOLDER = Path(os.environ.get("ROUNDELAY_RECORDINGS", "")) / "gemini"
 FILES = sorted(FOLDER.glob("*.json")) if os.environ.get("ROUNDELAY_RECORDINGS") else []
 ORIGIN = "google:recorded@https://example.org"
+REQUEST = ModelRequest("", ())
 
 pytestmark = pytest.mark.skipif(not FILES, reason="ROUNDELAY_RECORDINGS is not set")
 
@@ -103,7 +103,7 @@ def body_of(exchange: dict[str, Any]) -> bytes:
 
 
 def read(exchange: dict[str, Any]) -> Turn:
-    reader = BodyReader(GenerationAssembly(ORIGIN))
+    reader = BodyReader(GenerationAssembly(REQUEST, ORIGIN))
     reader.feed(body_of(exchange))
     return reader.finish()
 
@@ -220,10 +220,10 @@ def ours(body: dict[str, Any], turns: list[Turn], model: str) -> dict[str, Any]:
     request = ModelRequest(
         system="".join(part["text"] for part in body.get("systemInstruction", {"parts": []})["parts"]),
         history=tuple(history_of(body["contents"], turns)),
-        tools=tuple(ToolSpec(tool["name"], tool["description"], {}) for tool in tools),
+        tools=tuple(ToolSpec(tool["name"], tool["description"], {"type": "object"}) for tool in tools),
         tool_choice="none" if "NONE" in json.dumps(body.get("toolConfig")) else "auto",
     )
-    return json.loads(orjson.dumps(to_request(request, model, ORIGIN)))
+    return to_request(request, model, ORIGIN)
 
 
 def model_of(exchange: dict[str, Any]) -> str:
@@ -276,7 +276,7 @@ def test_a_recorded_reply_reads_the_same_however_its_bytes_are_cut(data):
     exchange = recorded(path)["exchanges"][number]
     body = body_of(exchange)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=40)))
-    reader = BodyReader(GenerationAssembly(ORIGIN))
+    reader = BodyReader(GenerationAssembly(REQUEST, ORIGIN))
     shown: list[str] = []
 
     for start, end in pairwise([0, *cuts, len(body)]):
@@ -294,7 +294,7 @@ def test_a_broken_reply_is_a_turn_or_a_failure_and_nothing_else(data):
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(body) - 1))
         body[at : at + data.draw(st.integers(0, 30))] = data.draw(DAMAGE)
-    reader = BodyReader(GenerationAssembly(ORIGIN))
+    reader = BodyReader(GenerationAssembly(REQUEST, ORIGIN))
 
     try:
         reader.feed(bytes(body))
@@ -305,13 +305,13 @@ def test_a_broken_reply_is_a_turn_or_a_failure_and_nothing_else(data):
     for call in turn.calls:
         assert isinstance(json.loads(call.arguments), dict)
     request = ModelRequest("", (UserText("Hello"), Exchange(turn, tuple(Result("ok") for _ in turn.calls))))
-    json.loads(orjson.dumps(to_request(request, "gemini-3-pro", ORIGIN)))
+    to_request(request, "gemini-3-pro", ORIGIN)
 
 
 @pytest.mark.parametrize(("path", "number"), [reply for reply in SMALL if "stream" in reply.id])
 def test_the_same_reply_as_one_json_array_is_the_same_turn(path, number):
     exchange = recorded(path)["exchanges"][number]
-    reader = BodyReader(GenerationAssembly(ORIGIN))
+    reader = BodyReader(GenerationAssembly(REQUEST, ORIGIN))
 
     reader.feed(("[" + "\n,\r\n".join(chunks_of(exchange)) + "\n]\n").encode())
 

@@ -6,11 +6,11 @@ message is a generation begun anew by someone in between: it replaces what came 
 already shown; then the attempt has failed, and the next one begins with a clean page.
 """
 
-from collections.abc import Collection
 from typing import Any, Final
 
 from roundelay_worker.loop.history import Call, Finish, Native, Turn, TurnUsage
 from roundelay_worker.providers.anthropic_blocks import Block
+from roundelay_worker.providers.base import ModelRequest
 from roundelay_worker.providers.events import ServerEvent
 from roundelay_worker.providers.failures import classify_error
 from roundelay_worker.providers.leaked import has_leaked_calls
@@ -37,9 +37,10 @@ _LINGER: Final = 5.0
 class MessageAssembly:
     """A message under construction, fed with events; ``origin`` is what its native blocks will hold for."""
 
-    def __init__(self, origin: str, tool_names: Collection[str] = ()) -> None:
+    def __init__(self, request: ModelRequest, origin: str) -> None:
+        self._tool_names = frozenset(tool.name for tool in request.tools)
+        self._limit = request.max_output_tokens
         self._origin = origin
-        self._tool_names = tool_names
         self._shown = False
         self._begin()
 
@@ -149,17 +150,22 @@ class MessageAssembly:
         blocks = [block for _, block in sorted(self._blocks.items())]
         calls = tuple(call for block in blocks if (call := block.call()) is not None)
         text = "".join(block.text for block in blocks)
-        finish = self._finish(text, calls)
+        usage = _usage(self._usage)
+        finish = self._finish(text, calls, usage)
         if finish not in ("complete", "paused"):
-            return Turn("" if finish == "refused" else text, finish=finish, usage=_usage(self._usage), note=self._stop)
-        return Turn(text, calls, finish, _usage(self._usage), Native(self._origin, self._native(blocks)), self._stop)
+            return Turn("" if finish == "refused" else text, finish=finish, usage=usage, note=self._stop)
+        return Turn(text, calls, finish, usage, Native(self._origin, self._native(blocks)), self._stop)
 
-    def _finish(self, text: str, calls: tuple[Call, ...]) -> Finish:
-        """Return how it ended: by the calls first, since a pause with calls goes on by their results."""
-        if not self._stop or (not calls and has_leaked_calls(text, self._tool_names)):
+    def _finish(self, text: str, calls: tuple[Call, ...], usage: TurnUsage | None) -> Finish:
+        """Judge by the content first: a pause with calls goes on by their results, "complete" is only a word."""
+        finish = FINISHES.get(self._stop, "unknown") if self._stop else "malformed"
+        if finish not in ("complete", "paused"):
+            return finish
+        if any(call.fault for call in calls) and usage and usage.output_tokens >= self._limit:
+            return "cut"
+        if any(not call.name for call in calls) or (not calls and has_leaked_calls(text, self._tool_names)):
             return "malformed"
-        finish = FINISHES.get(self._stop, "unknown")
-        return "complete" if finish == "paused" and calls else finish
+        return "complete" if calls else finish
 
     def _native(self, blocks: list[Block]) -> str:
         content = "[" + ",".join(block.verbatim() for block in blocks if not block.is_blank) + "]"

@@ -7,13 +7,15 @@ only the marks of the cache move (they are no part of what is cached).
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, Final
 
 import orjson
 
 from roundelay_worker.loop.history import AssistantText, Call, Exchange, Native, Result, UserText
 from roundelay_worker.providers.base import ModelRequest, ToolSpec
-from roundelay_worker.providers.folding import Message, folded, sendable
+from roundelay_worker.providers.folding import GO_ON, NO_OUTPUT, Message, folded, sendable
+from roundelay_worker.providers.schema import portable_schema
 from roundelay_worker.providers.verbatim import elements, encoded, members, parsed, with_member
 from roundelay_worker.providers.wire_ids import IdRule, wire_ids
 
@@ -26,12 +28,16 @@ _IDS: Final = IdRule(longest=64)
 _SAFE_LIMITS: Final = (8192, 4096)
 _CACHE: Final = {"type": "ephemeral"}
 _MARK: Final = b',"cache_control":{"type":"ephemeral"}}'
-_GO_ON: Final = "Please continue."
-_NOTHING: Final = "(no output)"
 
 
 def to_request(request: ModelRequest, model: str, origin: str) -> dict[str, Any]:
-    """Return the body of the request; parts of it are fragments for ``orjson.dumps``."""
+    """Return the request's body as plain values: exactly what ``body_of`` sends."""
+    plain: dict[str, Any] = parsed(body_of(request, model, origin))
+    return plain
+
+
+def body_of(request: ModelRequest, model: str, origin: str) -> bytes:
+    """Return the request's body as it is sent; ``origin`` says whose native blocks go back as they are."""
     body: dict[str, Any] = {
         "model": model,
         "max_tokens": _max_tokens(request),
@@ -45,7 +51,7 @@ def to_request(request: ModelRequest, model: str, origin: str) -> dict[str, Any]
         **_options(request),
     }
     container = _container(request, origin)
-    return {**body, "container": container} if container else body
+    return encoded({**body, "container": container} if container else body)
 
 
 def _max_tokens(request: ModelRequest) -> int:
@@ -58,16 +64,22 @@ def _max_tokens(request: ModelRequest) -> int:
 def _tools(request: ModelRequest) -> dict[str, Any]:
     if not request.tools:
         return {}
-    tools = [_tool(tool) for tool in request.tools]
-    if _caches(request):
-        tools[-1]["cache_control"] = _CACHE
     choice = {"tool_choice": {"type": request.tool_choice}} if request.tool_choice else {}
-    return {"tools": tools, **choice}
+    return {"tools": orjson.Fragment(_declared(request.tools, _caches(request))), **choice}
+
+
+@lru_cache(maxsize=64)
+def _declared(tools: tuple[ToolSpec, ...], marked: bool) -> bytes:
+    """Return the declarations, written once for a set of tools; what is cached ends with the last one."""
+    declared = [_tool(tool) for tool in tools]
+    if marked:
+        declared[-1]["cache_control"] = _CACHE
+    return encoded(declared)
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:
     description = {"description": tool.description} if tool.description else {}
-    return {"name": tool.name, **description, "input_schema": {"type": "object", **tool.schema}}
+    return {"name": tool.name, **description, "input_schema": portable_schema(tool)}
 
 
 def _system(request: ModelRequest) -> dict[str, Any]:
@@ -107,7 +119,7 @@ def _caches_messages(request: ModelRequest) -> bool:
 def _messages(request: ModelRequest, origin: str) -> list[Message]:
     messages = folded(_pieces(request, origin))
     if messages and messages[0].role != "user":
-        messages.insert(0, Message("user", [_text(_GO_ON)]))
+        messages.insert(0, Message("user", [_text(GO_ON)]))
     if _caches_messages(request):
         _mark(messages)
     if messages and messages[-1].role == "assistant" and _is_paused(request, origin):
@@ -115,7 +127,7 @@ def _messages(request: ModelRequest, origin: str) -> list[Message]:
     steering = request.nudge.strip()
     if not messages or messages[-1].role == "assistant":
         messages.append(Message("user", []))
-        steering = steering or _GO_ON
+        steering = steering or GO_ON
     if block := _text(steering):
         messages[-1].blocks.append(block)
     return messages
@@ -206,7 +218,7 @@ def _call(call: Call, call_id: str) -> bytes:
 
 
 def _result(result: Result, call_id: str) -> bytes:
-    block: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id, "content": result.text or _NOTHING}
+    block: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id, "content": result.text or NO_OUTPUT}
     if result.is_error:
         block["is_error"] = True
     return encoded(block)

@@ -9,6 +9,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+GO_ON: Final = "Please go on."
+"""What the user says where a format needs the user to speak and nobody did."""
+
+NO_OUTPUT: Final = "(no output)"
+"""Stands for an empty result, which some servers refuse."""
+
 _LONGEST_NAME: Final = 64
 _NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9_-]")
 

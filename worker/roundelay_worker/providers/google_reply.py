@@ -5,12 +5,11 @@ signature may stand on any of them, also on an empty text at the end. Without ``
 come as one JSON array, which some intermediaries do.
 """
 
-from collections.abc import Collection
 from typing import Any, Final
 
 from roundelay_worker.loop.history import Call, Finish, Native, Turn, TurnUsage
 from roundelay_worker.providers.arguments import read_arguments
-from roundelay_worker.providers.base import ModelFailure
+from roundelay_worker.providers.base import ModelFailure, ModelRequest
 from roundelay_worker.providers.events import ServerEvent
 from roundelay_worker.providers.failures import classify_error
 from roundelay_worker.providers.leaked import has_leaked_calls
@@ -52,9 +51,9 @@ _LINGER: Final = 10.0
 class GenerationAssembly:
     """A reply under construction, fed with chunks; ``origin`` is what its native parts will hold for."""
 
-    def __init__(self, origin: str, tool_names: Collection[str] = ()) -> None:
+    def __init__(self, request: ModelRequest, origin: str) -> None:
+        self._tool_names = frozenset(tool.name for tool in request.tools)
         self._origin = origin
-        self._tool_names = tool_names
         self._parts: list[tuple[dict[str, Any], str]] = []
         self._usage: dict[str, Any] = {}
         self._reason = ""
@@ -138,16 +137,16 @@ class GenerationAssembly:
         return Turn(text, calls, finish, _usage(self._usage), native, note)
 
     def _finish(self, text: str, calls: tuple[Call, ...]) -> Finish:
-        """Return how it ended; nothing at all is an empty reply, and an unexpected call that can be read is a call."""
+        """Judge by the content first; no reason at all is an empty reply, an unexpected call may be a call."""
         if self._blocked:
             return "refused"
-        if not calls and has_leaked_calls(text, self._tool_names):
+        usable = bool(calls) and not any(call.fault for call in calls)
+        finish = FINISHES.get(self._reason, "unknown") if self._reason else "complete"
+        if finish != "complete":
+            return "complete" if self._reason == _CALLED and usable else finish
+        if any(not call.name for call in calls) or (not calls and has_leaked_calls(text, self._tool_names)):
             return "malformed"
-        if not self._reason:
-            return "complete"
-        if self._reason == _CALLED and calls and not any(call.fault for call in calls):
-            return "complete"
-        return FINISHES.get(self._reason, "unknown")
+        return "complete"
 
 
 def _visible(part: dict[str, Any]) -> str:

@@ -7,15 +7,16 @@ word that skips the check.
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, Final
 
 import orjson
 
 from roundelay_worker.loop.history import AssistantText, Call, Exchange, Native, Result, UserText
 from roundelay_worker.providers.base import ModelRequest, ToolSpec
-from roundelay_worker.providers.folding import Message, folded, sendable
-from roundelay_worker.providers.schema import takes_nothing
-from roundelay_worker.providers.verbatim import encoded
+from roundelay_worker.providers.folding import GO_ON, Message, folded, sendable
+from roundelay_worker.providers.schema import portable_schema, takes_nothing
+from roundelay_worker.providers.verbatim import encoded, parsed
 from roundelay_worker.providers.wire_ids import IdRule, wire_ids
 
 UNSIGNED: Final = "skip_thought_signature_validator"
@@ -37,21 +38,22 @@ BUDGETS: Final = {
 
 _IDS: Final = IdRule(longest=64)
 _ROLES: Final = {"user": "user", "model": "model", "results": "user"}
-_GO_ON: Final = "Please continue."
 
 
 def to_request(request: ModelRequest, model: str, origin: str) -> dict[str, Any]:
-    """Return the body of the request; parts of it are fragments for ``orjson.dumps``."""
+    """Return the request's body as plain values: exactly what ``body_of`` sends."""
+    plain: dict[str, Any] = parsed(body_of(request, model, origin))
+    return plain
+
+
+def body_of(request: ModelRequest, model: str, origin: str) -> bytes:
+    """Return the request's body as it is sent; ``origin`` says whose native parts go back as they are."""
     system = {"systemInstruction": {"parts": [{"text": request.system}]}} if request.system.strip() else {}
-    return {
-        **system,
-        **_tools(request),
-        "generationConfig": _generation(request, model),
-        "contents": [
-            {"role": _ROLES[message.role], "parts": orjson.Fragment(message.content)}
-            for message in _contents(request, model, origin)
-        ],
-    }
+    contents = [
+        {"role": _ROLES[message.role], "parts": orjson.Fragment(message.content)}
+        for message in _contents(request, model, origin)
+    ]
+    return encoded({**system, **_tools(request), "generationConfig": _generation(request, model), "contents": contents})
 
 
 def is_second_generation(model: str) -> bool:
@@ -63,15 +65,22 @@ def is_second_generation(model: str) -> bool:
 def _tools(request: ModelRequest) -> dict[str, Any]:
     if not request.tools:
         return {}
-    tools = {"tools": [{"functionDeclarations": [_declaration(tool) for tool in request.tools]}]}
+    tools = {"tools": orjson.Fragment(_declared(request.tools))}
     if request.tool_choice is None:
         return tools
     return {**tools, "toolConfig": {"functionCallingConfig": {"mode": request.tool_choice.upper()}}}
 
 
+@lru_cache(maxsize=64)
+def _declared(tools: tuple[ToolSpec, ...]) -> bytes:
+    """Return the declarations, written once for a set of tools."""
+    return encoded([{"functionDeclarations": [_declaration(tool) for tool in tools]}])
+
+
 def _declaration(tool: ToolSpec) -> dict[str, Any]:
     """Declare a tool; a schema without parameters is refused by this format, so it is left out."""
-    parameters = {} if takes_nothing(tool.schema) else {"parametersJsonSchema": tool.schema}
+    schema = portable_schema(tool)
+    parameters = {} if takes_nothing(schema) else {"parametersJsonSchema": schema}
     return {"name": tool.name, "description": tool.description, **parameters}
 
 
@@ -98,10 +107,10 @@ def _thinking(effort: str | None, model: str) -> dict[str, Any]:
 def _contents(request: ModelRequest, model: str, origin: str) -> list[Message]:
     contents = folded(_pieces(request, model, origin))
     if contents and contents[0].role == "model":
-        contents.insert(0, Message("user", [_text(_GO_ON)]))
+        contents.insert(0, Message("user", [_text(GO_ON)]))
     steering = request.nudge.strip()
     if not contents or contents[-1].role == "model":
-        steering = steering or _GO_ON
+        steering = steering or GO_ON
     if steering:
         contents.append(Message("user", [_text(steering)]))
     return contents
