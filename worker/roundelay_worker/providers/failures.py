@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from roundelay_worker.loop.history import Finish, Turn
 from roundelay_worker.providers.base import FailureCode, ModelFailure
 from roundelay_worker.providers.delays import wished_delay
 from roundelay_worker.providers.excerpt import safe_excerpt
@@ -16,8 +17,16 @@ from roundelay_worker.providers.repairs import is_overflow, is_too_large, repair
 from roundelay_worker.providers.reported import Reported, read_body, read_error
 
 
-class ReplyRejected(ModelFailure):
-    """The server itself refused what the model wrote (a call it cannot read): as good as a ``malformed`` turn."""
+class EndsAsTurn(ModelFailure):
+    """An error that tells how the turn ended rather than that none came; the transport returns its ``turn``.
+
+    So ends a reply that the server itself cannot read (``malformed``), and a request that a content filter
+    declined (``refused``).
+    """
+
+    def __init__(self, finish: Finish, note: str) -> None:
+        super().__init__("provider_error", "The model's turn is not usable.", retryable=finish == "malformed")
+        self.turn = Turn(finish=finish, note=note)
 
 
 Verdict = tuple[FailureCode, bool]
@@ -38,10 +47,6 @@ _BY_WORD: Final[dict[str, Verdict]] = {
     "permission_denied": ("credentials", False),
     "model_not_found": ("model_not_found", False),
     "deploymentnotfound": ("model_not_found", False),
-    "invalid_prompt": ("bad_request", False),
-    "content_filter": ("bad_request", False),
-    "content_policy_violation": ("bad_request", False),
-    "responsibleaipolicyviolation": ("bad_request", False),
     "rate_limit_error": ("rate_limited", True),
     "rate_limit_exceeded": ("rate_limited", True),
     "rate_limit_reached_error": ("rate_limited", True),
@@ -55,11 +60,12 @@ _BY_WORD: Final[dict[str, Verdict]] = {
 }
 """What a word says whatever the status is; the first that applies decides."""
 
-_SERVER_WORDS: Final = frozenset(
-    {"server_error", "api_error", "internal_error", "internal_server_error", "internal", "timeout_error"}
-    | {"deadline_exceeded", "service_unavailable", "vector_store_timeout"}
-)
-"""The server's own trouble; some servers put these words on every error, so a 4xx status outweighs them."""
+_ENDINGS: Final[dict[Finish, frozenset[str]]] = {
+    "malformed": frozenset({"tool_use_failed"}),
+    "refused": frozenset(
+        {"invalid_prompt", "bio_policy", "content_filter", "content_policy_violation", "responsibleaipolicyviolation"}
+    ),
+}
 
 _BY_STATUS: Final[dict[int, Verdict]] = {
     401: ("credentials", False),
@@ -124,8 +130,9 @@ def classify_error(error: object, status: int | None = None) -> ModelFailure:
 
 
 def _failure(reported: Reported, status: int | None, headers: Mapping[str, str], sent: bytes) -> ModelFailure:
-    if "tool_use_failed" in reported.words:
-        return ReplyRejected("provider_error", "The model wrote a call that its server cannot read.", retryable=True)
+    for finish, words in _ENDINGS.items():
+        if words & reported.words:
+            return EndsAsTurn(finish, min(words & reported.words))
     repair = repair_for(reported) if status in _REPAIRABLE else ""
     code, later = _verdict(reported, status)
     if code in {"context_overflow", "request_too_large"}:
@@ -148,10 +155,8 @@ def _verdict(reported: Reported, status: int | None) -> Verdict:
         return "request_too_large", False
     if status in {400, 402, 403, 429, None} and _is_spent(reported):
         return "quota", False
-    for word, verdict in _BY_WORD.items():
-        if word in reported.words:
-            return verdict
-    return _by_status(reported, status)
+    by_word = next((verdict for word, verdict in _BY_WORD.items() if word in reported.words), None)
+    return by_word or _by_status(reported, status)
 
 
 def _by_status(reported: Reported, status: int | None) -> Verdict:

@@ -31,6 +31,11 @@ _REASONING: Final = re.compile(
     r"|items are not persisted when|without its required (?:following item|'reasoning' item)",
     re.IGNORECASE | re.DOTALL,
 )
+_REASONING_FIELD: Final = re.compile(
+    r"(?:messages|input)\W.{0,40}\b(?:reasoning|reasoning_content|reasoning_details)\b"
+    r"|reasoning_(?:content|details)\b.{0,60}(?:not support|unsupported|not permitted|not allowed|unknown|unexpected)",
+    re.IGNORECASE,
+)
 _SYSTEM_ROLE: Final = re.compile(
     r"\brole\b.{0,60}(?:not support|unsupported|invalid|unknown|not allowed)|(?:unsupported|unknown|unexpected|invalid)"
     r"(?: value)?.{0,30}\brole\b|developer instruction is not enabled",
@@ -84,7 +89,7 @@ def is_too_large(reported: Reported) -> bool:
 def repair_for(reported: Reported) -> Repair:
     """Return the change that may mend a refused request, '' if none is known."""
     text = reported.text
-    if reported.words & _REASONING_WORDS or _REASONING.search(text):
+    if reported.words & _REASONING_WORDS or _REASONING.search(text) or _REASONING_FIELD.search(text):
         return "drop_reasoning"
     for pattern, repair in (
         (_ANSWER_REASONING, "add:reasoning_content"),

@@ -26,6 +26,7 @@ _LISTS_OF_SCHEMAS: Final = frozenset({*_COMBINATIONS, "prefixItems"})
 _MAPS_OF_SCHEMAS: Final = frozenset({"properties", "patternProperties", "dependentSchemas", *_DEFINITIONS})
 _SCHEMAS: Final = frozenset({"items", "additionalProperties", "not", "contains", "propertyNames", "if", "then", "else"})
 _DEEPEST: Final = 64
+_LARGEST: Final = 5000
 
 
 class SchemaRefused(Exception):
@@ -71,6 +72,7 @@ class _Tool:
         self._name = tool.name
         self._schema = tool.schema
         self._recursive: dict[str, Schema] = {}
+        self._size = 0
 
     def written(self) -> Schema:
         top = self._object(self._rewrite(self._schema, ()))
@@ -91,14 +93,17 @@ class _Tool:
         merged: Schema = {key: value for key, value in schema.items() if key not in _COMBINATIONS}
         for key in _COMBINATIONS:
             if branches := schema.get(key):
-                objects = [self._object(branch) for branch in branches if isinstance(branch, dict)]
+                objects = [self._object(branch if isinstance(branch, dict) else {}) for branch in branches]
                 merged = _both(merged, reduce(_both if key == "allOf" else _either, objects))
         return {"type": "object", **merged}
 
     def _rewrite(self, schema: Schema, path: tuple[str, ...], depth: int = 0) -> Schema:
         """Return the schema with references written out and arrays completed; ``path`` is the references passed."""
-        if depth > _DEEPEST:
-            raise self._refusal(f"its schema is nested more than {_DEEPEST} deep")
+        self._size += 1
+        if depth > _DEEPEST or self._size > _LARGEST:
+            raise self._refusal(
+                f"its schema has more than {_DEEPEST} levels or {_LARGEST} parts, references written out"
+            )
         if isinstance(reference := schema.get("$ref"), str):
             beside = {key: value for key, value in schema.items() if key != "$ref"}
             return {**self._resolved(reference, path, depth), **self._rewrite(beside, path, depth + 1)}

@@ -21,7 +21,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from roundelay_worker.loop.history import Turn
 from roundelay_worker.providers.base import ModelFailure, Patience
-from roundelay_worker.providers.failures import classify
+from roundelay_worker.providers.failures import EndsAsTurn, classify
 from roundelay_worker.providers.reading import Alive, Nothing, Piece, Reader, TextPiece, cut_off
 
 MAX_REPLY_BYTES: Final = 128 * 1024 * 1024
@@ -32,6 +32,9 @@ MAX_ERROR_BYTES: Final = 256 * 1024
 
 REPEATS_THAT_ARE_SILENCE: Final = 15
 """The same piece this many times in a row brings nothing any more."""
+
+WHOLE_IDLE_SECONDS: Final = 600.0
+"""A reply that comes in one piece is silent until it is done; the caller bounds the attempt long before this."""
 
 _KEEP_IDLE_SECONDS: Final = 30.0
 _HEADER_BYTES: Final = 64 * 1024
@@ -117,33 +120,40 @@ class HttpTransport:
         self, request: HttpRequest, reader: Reader, on_text: Callable[[str], None], patience: Patience
     ) -> Turn:
         """Send a request and feed the reply to the reader as it comes; raise only ModelFailure, or be cancelled."""
-        async with self._reply(request, patience) as (response, silence):
-            parts = _Parts(response.content)
-            await _until_whole(parts, silence, reader, on_text, patience.idle)
-            if reader.linger is not None:
-                await _rest(parts, silence, reader, on_text)
-            return reader.finish()
+        try:
+            async with self._reply(request, patience.connect, patience.idle) as (response, silence):
+                parts = _Parts(response.content)
+                await _until_whole(parts, silence, reader, on_text, patience.idle)
+                if reader.linger is not None:
+                    await _rest(parts, silence, reader, on_text)
+                return reader.finish()
+        except EndsAsTurn as end:
+            return end.turn
 
     async def whole(self, request: HttpRequest, read: Callable[[bytes], Turn], patience: Patience) -> Turn:
         """Send a request whose reply comes in one piece; raise only ModelFailure, or be cancelled."""
-        async with self._reply(request, patience) as (response, silence):
-            received: list[bytes] = []
-            async for part in _Parts(response.content):
-                received.append(part)
-                silence.reschedule(_now() + patience.idle)
-            return read(b"".join(received))
+        idle = max(patience.idle, WHOLE_IDLE_SECONDS)
+        try:
+            async with self._reply(request, patience.connect, idle) as (response, silence):
+                received: list[bytes] = []
+                async for part in _Parts(response.content):
+                    received.append(part)
+                    silence.reschedule(_now() + idle)
+                return read(b"".join(received))
+        except EndsAsTurn as end:
+            return end.turn
 
     @asynccontextmanager
     async def _reply(
-        self, request: HttpRequest, patience: Patience
+        self, request: HttpRequest, connect: float, idle: float
     ) -> AsyncIterator[tuple[aiohttp.ClientResponse, asyncio.Timeout]]:
         """Give the reply of a request that was accepted, with the timer of its silence; close it at once otherwise."""
-        silence = asyncio.timeout(patience.connect + patience.idle)
+        silence = asyncio.timeout(connect + idle)
         with _foreign_errors(silence):
             async with silence:
-                response = await self._post(request, patience.connect)
+                response = await self._post(request, connect)
                 try:
-                    silence.reschedule(_now() + patience.idle)
+                    silence.reschedule(_now() + idle)
                     if response.status not in _OK:
                         raise classify(response.status, response.headers, await _error_body(response), request.body)
                     yield response, silence
