@@ -18,7 +18,7 @@ from roundelay_worker.providers.base import ModelFailure, ModelRequest, ToolSpec
 from roundelay_worker.providers.failures import classify
 from roundelay_worker.providers.reading import BodyReader, TextPiece
 from roundelay_worker.providers.schema import portable_schema
-from roundelay_worker.providers.verbatim import elements
+from roundelay_worker.providers.slices import elements
 
 FOLDER = Path(os.environ.get("ROUNDELAY_RECORDINGS", "")) / "anthropic"
 FILES = sorted(FOLDER.glob("*.json")) if os.environ.get("ROUNDELAY_RECORDINGS") else []

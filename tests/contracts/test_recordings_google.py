@@ -18,7 +18,7 @@ from roundelay_worker.providers.failures import classify
 from roundelay_worker.providers.google_reply import GenerationAssembly
 from roundelay_worker.providers.google_request import UNSIGNED, to_request
 from roundelay_worker.providers.reading import BodyReader, TextPiece
-from roundelay_worker.providers.verbatim import elements
+from roundelay_worker.providers.slices import elements
 
 FOLDER = Path(os.environ.get("ROUNDELAY_RECORDINGS", "")) / "gemini"
 FILES = sorted(FOLDER.glob("*.json")) if os.environ.get("ROUNDELAY_RECORDINGS") else []

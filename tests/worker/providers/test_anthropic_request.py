@@ -103,7 +103,10 @@ def test_an_empty_result_is_sent_as_a_short_string():
 
 
 def test_own_blocks_go_back_byte_for_byte():
-    raw = '[ {"type":"thinking","thinking":"a\\u00e9\\/","signature":"x=="} ,{"n":1.10,"type":"new_kind"},{"type":"tool_use","id":"a","name":"look","input":{"at":1e2}}]'
+    raw = (
+        '[ {"type":"thinking","thinking":"a\\u00e9\\/","signature":"x=="} ,{"n":1.10,"type":"new_kind"},'
+        '{"type":"tool_use","id":"a","name":"look","input":{"at":1e2}}]'
+    )
     turn = Turn("", (Call("look", '{"at":1e2}', "a"),), native=Native(ORIGIN, raw))
     request = ModelRequest("", (UserText("Hi"), Exchange(turn, (Result("ok"),))))
 

@@ -4,8 +4,9 @@ from typing import Any, Final
 
 from roundelay_worker.loop.history import Call
 from roundelay_worker.providers.arguments import read_arguments
+from roundelay_worker.providers.encoding import encode, readable
 from roundelay_worker.providers.loose import as_object
-from roundelay_worker.providers.verbatim import encoded, members, object_of, parsed, whole
+from roundelay_worker.providers.slices import members, object_of, parsed
 
 _ARGUMENTS: Final = "partial_json"
 _LISTED: Final = {"citation": "citations"}
@@ -55,14 +56,14 @@ class Block:
         if self.kind != "tool_use":
             return None
         arguments, fault = read_arguments(self._arguments())
-        name, call_id = (whole(str(self._start.get(key) or "")) for key in ("name", "id"))
+        name, call_id = (readable(str(self._start.get(key) or "")) for key in ("name", "id"))
         return Call(name, arguments, call_id, fault)
 
     def verbatim(self) -> str:
         """Return the block as it goes back."""
-        grown = {name: encoded(self._string(name)).decode() for name in self._strings if name != _ARGUMENTS}
+        grown = {name: encode(self._string(name)).decode() for name in self._strings if name != _ARGUMENTS}
         for name, items in self._lists.items():
-            grown[name] = encoded([*(self._start.get(name) or []), *items]).decode()
+            grown[name] = encode([*(self._start.get(name) or []), *items]).decode()
         arguments, fault = read_arguments(self._arguments())
         if _ARGUMENTS in self._strings or (self.kind == "tool_use" and fault):
             grown["input"] = arguments
@@ -70,7 +71,7 @@ class Block:
 
     def _string(self, name: str) -> str:
         start = self._start.get(name)
-        return whole("".join((start if isinstance(start, str) else "", *self._strings.get(name, ()))))
+        return readable("".join((start if isinstance(start, str) else "", *self._strings.get(name, ()))))
 
     def _arguments(self) -> str:
         """Return the JSON text of the arguments: the deltas' if they brought any, else what the block began with."""

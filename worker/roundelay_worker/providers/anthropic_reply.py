@@ -11,12 +11,13 @@ from typing import Any, Final
 from roundelay_worker.loop.history import Call, Finish, Native, Turn, TurnUsage
 from roundelay_worker.providers.anthropic_blocks import Block
 from roundelay_worker.providers.base import ModelRequest
+from roundelay_worker.providers.encoding import encode
 from roundelay_worker.providers.events import ServerEvent
 from roundelay_worker.providers.failures import classify_error
 from roundelay_worker.providers.leaked import has_leaked_calls
 from roundelay_worker.providers.loose import as_count, as_object, as_word
 from roundelay_worker.providers.reading import ALIVE, NOTHING, Piece, TextPiece, Thinking, cut_off, unreadable
-from roundelay_worker.providers.verbatim import elements, encoded, members, object_of, parsed
+from roundelay_worker.providers.slices import elements, members, object_of, parsed
 
 FINISHES: Final[dict[str, Finish]] = {
     "end_turn": "complete",
@@ -171,7 +172,7 @@ class MessageAssembly:
         content = "[" + ",".join(block.verbatim() for block in blocks if not block.is_blank) + "]"
         if not self._container:
             return content
-        return object_of({"container": encoded(self._container).decode(), "content": content})
+        return object_of({"container": encode(self._container).decode(), "content": content})
 
 
 def _check(message: object) -> None:

@@ -14,9 +14,10 @@ import orjson
 
 from roundelay_worker.loop.history import AssistantText, Call, Exchange, Native, Result, UserText
 from roundelay_worker.providers.base import ModelRequest, ToolSpec
+from roundelay_worker.providers.encoding import encode
 from roundelay_worker.providers.folding import GO_ON, NO_OUTPUT, Message, folded, sendable
 from roundelay_worker.providers.schema import portable_schema
-from roundelay_worker.providers.verbatim import elements, encoded, members, parsed, with_member
+from roundelay_worker.providers.slices import elements, members, parsed, with_member
 from roundelay_worker.providers.wire_ids import IdRule, wire_ids
 
 EFFORTS: Final = {"none": "", "minimal": "low"}
@@ -51,7 +52,7 @@ def body_of(request: ModelRequest, model: str, origin: str) -> bytes:
         **_options(request),
     }
     container = _container(request, origin)
-    return encoded({**body, "container": container} if container else body)
+    return encode({**body, "container": container} if container else body)
 
 
 def _max_tokens(request: ModelRequest) -> int:
@@ -74,7 +75,7 @@ def _declared(tools: tuple[ToolSpec, ...], marked: bool) -> bytes:
     declared = [_tool(tool) for tool in tools]
     if marked:
         declared[-1]["cache_control"] = _CACHE
-    return encoded(declared)
+    return encode(declared)
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:
@@ -187,7 +188,7 @@ def _replayed(native: Native, calls: tuple[Call, ...], ids: tuple[str, ...], *, 
     for block in elements(content):
         kind = parsed(block).get("type")
         if kind == "tool_use":
-            blocks.append(with_member(block, "id", encoded(next(wanted)).decode()))
+            blocks.append(with_member(block, "id", encode(next(wanted)).decode()))
         elif not (drop_reasoning and kind in THINKING):
             blocks.append(block)
     return ",".join(blocks).encode()
@@ -208,11 +209,11 @@ def _container(request: ModelRequest, origin: str) -> str:
 
 
 def _text(text: str) -> bytes:
-    return encoded({"type": "text", "text": text}) if text.strip() else b""
+    return encode({"type": "text", "text": text}) if text.strip() else b""
 
 
 def _call(call: Call, call_id: str) -> bytes:
-    return encoded(
+    return encode(
         {"type": "tool_use", "id": call_id, "name": sendable(call.name), "input": orjson.Fragment(call.arguments)}
     )
 
@@ -221,4 +222,4 @@ def _result(result: Result, call_id: str) -> bytes:
     block: dict[str, Any] = {"type": "tool_result", "tool_use_id": call_id, "content": result.text or NO_OUTPUT}
     if result.is_error:
         block["is_error"] = True
-    return encoded(block)
+    return encode(block)

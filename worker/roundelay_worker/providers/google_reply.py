@@ -10,12 +10,13 @@ from typing import Any, Final
 from roundelay_worker.loop.history import Call, Finish, Native, Turn, TurnUsage
 from roundelay_worker.providers.arguments import read_arguments
 from roundelay_worker.providers.base import ModelFailure, ModelRequest
+from roundelay_worker.providers.encoding import readable
 from roundelay_worker.providers.events import ServerEvent
 from roundelay_worker.providers.failures import classify_error
 from roundelay_worker.providers.leaked import has_leaked_calls
 from roundelay_worker.providers.loose import as_count, as_object, as_word
 from roundelay_worker.providers.reading import ALIVE, NOTHING, Piece, TextPiece, Thinking, cut_off, unreadable
-from roundelay_worker.providers.verbatim import elements, members, parsed, whole
+from roundelay_worker.providers.slices import elements, members, parsed
 
 FINISHES: Final[dict[str, Finish]] = {
     "STOP": "complete",
@@ -128,7 +129,7 @@ class GenerationAssembly:
         if self._reason == _UNSIGNED:
             raise ModelFailure("bad_request", "A call in the history lacks its signature.", repair="drop_reasoning")
         calls = tuple(_call(raw) for part, raw in self._parts if isinstance(part.get("functionCall"), dict))
-        text = whole("".join(_visible(part) for part, _ in self._parts))
+        text = readable("".join(_visible(part) for part, _ in self._parts))
         finish = self._finish(text, calls)
         note = self._blocked or self._reason
         if finish != "complete":

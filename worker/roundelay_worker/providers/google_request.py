@@ -14,9 +14,10 @@ import orjson
 
 from roundelay_worker.loop.history import AssistantText, Call, Exchange, Native, Result, UserText
 from roundelay_worker.providers.base import ModelRequest, ToolSpec
+from roundelay_worker.providers.encoding import encode
 from roundelay_worker.providers.folding import GO_ON, Message, folded, sendable
 from roundelay_worker.providers.schema import portable_schema, takes_nothing
-from roundelay_worker.providers.verbatim import encoded, parsed
+from roundelay_worker.providers.slices import parsed
 from roundelay_worker.providers.wire_ids import IdRule, wire_ids
 
 UNSIGNED: Final = "skip_thought_signature_validator"
@@ -53,7 +54,7 @@ def body_of(request: ModelRequest, model: str, origin: str) -> bytes:
         {"role": _ROLES[message.role], "parts": orjson.Fragment(message.content)}
         for message in _contents(request, model, origin)
     ]
-    return encoded({**system, **_tools(request), "generationConfig": _generation(request, model), "contents": contents})
+    return encode({**system, **_tools(request), "generationConfig": _generation(request, model), "contents": contents})
 
 
 def is_second_generation(model: str) -> bool:
@@ -74,7 +75,7 @@ def _tools(request: ModelRequest) -> dict[str, Any]:
 @lru_cache(maxsize=64)
 def _declared(tools: tuple[ToolSpec, ...]) -> bytes:
     """Return the declarations, written once for a set of tools."""
-    return encoded([{"functionDeclarations": [_declaration(tool) for tool in tools]}])
+    return encode([{"functionDeclarations": [_declaration(tool) for tool in tools]}])
 
 
 def _declaration(tool: ToolSpec) -> dict[str, Any]:
@@ -148,7 +149,7 @@ def _rebuilt(exchange: Exchange, ids: tuple[str, ...], *, signed: bool) -> Itera
 
 
 def _text(text: str) -> bytes:
-    return encoded({"text": text}) if text.strip() else b""
+    return encode({"text": text}) if text.strip() else b""
 
 
 def _call(call: Call, call_id: str, signature: str) -> bytes:
@@ -157,7 +158,7 @@ def _call(call: Call, call_id: str, signature: str) -> bytes:
     }
     if signature:
         part["thoughtSignature"] = signature
-    return encoded(part)
+    return encode(part)
 
 
 def _response(name: str, call_id: str, result: Result) -> bytes:
@@ -165,7 +166,7 @@ def _response(name: str, call_id: str, result: Result) -> bytes:
     response: dict[str, Any] = {"name": name, "response": _outcome(result)}
     if call_id:
         response["id"] = call_id
-    return encoded({"functionResponse": response})
+    return encode({"functionResponse": response})
 
 
 def _outcome(result: Result) -> dict[str, Any]:

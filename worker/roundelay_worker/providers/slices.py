@@ -11,6 +11,8 @@ from typing import Any, NoReturn
 
 import orjson
 
+from roundelay_worker.providers.encoding import encode
+
 _SPACE = re.compile(r"[ \t\n\r]*")
 _DECODER = JSONDecoder(strict=False, parse_int=str, parse_float=str)
 
@@ -70,7 +72,7 @@ def with_member(text: str, name: str, value: str) -> str:
 
 def object_of(parts: dict[str, str]) -> str:
     """Return the JSON object of these members, each given as JSON text."""
-    return "{" + ",".join(f"{encoded(name).decode()}:{value}" for name, value in parts.items()) + "}"
+    return "{" + ",".join(f"{encode(name).decode()}:{value}" for name, value in parts.items()) + "}"
 
 
 def parsed(text: str | bytes) -> Any:
@@ -90,30 +92,3 @@ def _leniently(text: str | bytes) -> Any:
 
 def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is no JSON")
-
-
-def encoded(value: Any) -> bytes:
-    """Return the JSON text of a value, with halves of surrogate pairs joined or replaced, since UTF-8 has none."""
-    try:
-        return orjson.dumps(value)
-    except TypeError:
-        return orjson.dumps(_mended(value))
-
-
-def whole(text: str) -> str:
-    """Return the text with split surrogate pairs joined and lone halves replaced."""
-    if text.isascii():
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
-def _mended(value: Any) -> Any:
-    match value:
-        case str():
-            return whole(value)
-        case dict():
-            return {whole(name): _mended(item) for name, item in value.items()}
-        case list():
-            return [_mended(item) for item in value]
-        case _:
-            return value
