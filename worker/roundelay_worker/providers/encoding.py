@@ -6,17 +6,22 @@ from typing import Any
 import orjson
 
 
-def encode(body: Mapping[str, Any]) -> bytes:
-    """Return the JSON of a request; lone surrogates, which no provider can read, become replacement characters."""
+def encode(value: Any) -> bytes:
+    """Return the JSON of a request or a part of one; what ``readable`` replaces is replaced in all its strings."""
     try:
-        return orjson.dumps(body)
+        return orjson.dumps(value)
     except orjson.JSONEncodeError:
-        return orjson.dumps(_readable(body))
+        return orjson.dumps(_readable(value))
+
+
+def readable(text: str) -> str:
+    """Return the text with split surrogate pairs joined; lone halves, which nobody can read, are replaced."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _readable(value: Any) -> Any:
     if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return readable(value)
     if isinstance(value, Mapping):
         return {_readable(key): _readable(part) for key, part in value.items()}
     if isinstance(value, list | tuple):

@@ -63,8 +63,12 @@ _REFUSED: Final = re.compile(
     r"|(?P<b>[a-z_][\w.\[\]]*)['\"`]?:? (?:extra inputs are|is|was|are) (?:currently )?"
     r"(?:not (?:supported|allowed|permitted)|unsupported|deprecated)"
     r"|(?P<c>[a-z_][\w.\[\]]*):? extra inputs are not permitted"
-    r"|not support (?:the )?(?:parameter |field )?['\"`]?(?P<d>[a-z_]\w*)",
+    r"|not support (?:the )?(?:parameter |field )?['\"`]?(?P<d>[a-z_]\w*)"
+    r"|(?P<e>[a-z_]\w*)['\"`]? may only be set",
     re.IGNORECASE,
+)
+_THINKING_REFUSED: Final = re.compile(
+    r"thinking[_ ](?:level|budget|mode)|thinking (?:is not enabled|can't be disabled)", re.IGNORECASE
 )
 _REASONING_NAMES: Final = frozenset(
     {"reasoning", "reasoning_effort", "effort", "thinking", "output_config", "thinkingconfig", "thinking_config"}
@@ -125,7 +129,7 @@ def _stream(reported: Reported) -> Repair:
 
 def _parameter(reported: Reported) -> Repair:
     """Drop what was refused: by the parameter the error names, else by the one its sentence names."""
-    if "effort" in reported.text and "not support" in reported.text:
+    if ("effort" in reported.text and "not support" in reported.text) or _THINKING_REFUSED.search(reported.text):
         return "drop:reasoning_effort"
     if name := _neutral(reported.param):
         return f"drop:{name}"
