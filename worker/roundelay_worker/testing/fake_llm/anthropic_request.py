@@ -19,10 +19,12 @@ class Request:
 
     @cached_property
     def model(self) -> str:
+        """The model's name."""
         return str(self.body.get("model", ""))
 
     @cached_property
     def tools(self) -> list[Json]:
+        """The declared tools; an empty list and none are the same."""
         return self.body.get("tools") or []
 
     @cached_property
@@ -38,6 +40,7 @@ class Request:
 
     @cached_property
     def thinking(self) -> str:
+        """The type of thinking that is asked for, '' if none is named."""
         asked = self.body.get("thinking")
         return str(asked.get("type", "")) if isinstance(asked, dict) else ""
 

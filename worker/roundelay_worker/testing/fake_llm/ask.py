@@ -17,7 +17,10 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What is asked: ``room`` is the limit of the reply in tokens, ``closing`` that tools are forbidden."""
+    """What is asked: ``room`` is the limit of the reply in tokens, ``closing`` that tools are forbidden.
+
+    ``thinks`` says that reasoning comes signed: not where it is switched off, or its encrypted form is not asked for.
+    """
 
     format: Format
     model: str

@@ -85,6 +85,7 @@ def _responses(body: Json, _stream: bool, size: int) -> Ask:
         closing=body.get("tool_choice") == "none",
         room=body.get("max_output_tokens"),
         size=size,
+        thinks="reasoning.encrypted_content" in (body.get("include") or ()),
     )
 
 
@@ -104,7 +105,7 @@ def _gemini(body: Json, stream: bool, size: int) -> Ask:
         str(body.get("model", "")),
         tuple(talk),
         stream=stream,
-        closing=str(calling.get("mode")).upper() == "NONE",
+        closing=str(calling.get("mode", "")).upper() == "NONE",
         room=get(get(body, "generationConfig") or {}, "maxOutputTokens"),
         size=size,
     )

@@ -189,4 +189,5 @@ def cache(request: Request) -> Iterator[Refusal]:
         yield refused("cache", f"A maximum of 4 blocks with cache_control may be provided. Found {marks}.")
     if isinstance(system, list):
         for block in system:
-            yield from _text(block)
+            if not str(block.get("text", "")).strip():
+                yield refused("empty_text", "system: text content blocks must be non-empty")

@@ -290,7 +290,7 @@ def _choice(request: _Request, names: set[str]) -> Iterator[Refusal]:
 def _reasoning(request: _Request) -> Iterator[Refusal]:
     said = [place for place, message in enumerate(request.messages) if _is_said(request.messages, place, message)]
     active = said[-1] if said else -1
-    marked = f"call_{seals.mark('chat', request.model)}"
+    marked = f"call_{seals.mark('chat', request.model)}" if models.chat_signs_reasoning(request.model) else "no id"
     for place, message in enumerate(request.messages):
         if message["role"] != "assistant":
             continue

@@ -76,7 +76,7 @@ def call_id(ask: Ask, step: Step, call: ScriptedCall, prefix: str) -> str:
     """Return the id of a call: the scripted one, or a fresh one that is marked if the turn had reasoning."""
     if call.id is not None:
         return call.id
-    return new_id(prefix + (seals.mark(ask.format, ask.model) if step.thinking else ""))
+    return new_id(prefix + (seals.mark(ask.format, ask.model) if step.thinking and ask.thinks else ""))
 
 
 def pieces(text: str) -> list[str]:

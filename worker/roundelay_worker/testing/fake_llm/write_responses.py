@@ -127,6 +127,8 @@ def _thought(ask: Ask, step: Step, said: list[Json]) -> list[Json]:
     summary = [{"type": "summary_text", "text": step.thinking}]
     item: Json = {"id": new_id("rs_"), "type": "reasoning", "summary": summary}
     turn = [essence(each) for each in (item, *said)]
+    if not ask.thinks:
+        return [item]
     seal = seals.Seal("responses", ask.model, seals.digest(turn[0]), seals.digest(turn), 0, len(turn))
     return [{**item, "encrypted_content": seals.sign(seal)}]
 
@@ -143,8 +145,9 @@ def _events(step: Step, output: list[Json]) -> Iterator[Json]:
 def _inside(step: Step, item: Json, place: Json) -> tuple[Json, list[Json]]:
     where = {"item_id": item["id"], **place}
     if item["type"] == "reasoning":
-        draft = seals.Seal("responses", "", "", "", state="draft")
-        return {**item, "summary": [], "encrypted_content": seals.sign(draft)}, _summary(item, where)
+        draft = {"encrypted_content": seals.sign(seals.Seal("responses", "", "", "", state="draft"))}
+        begun = {**item, "summary": [], **(draft if "encrypted_content" in item else {})}
+        return begun, _summary(item, where)
     begun = {**item, "status": "in_progress"}
     if item["type"] == "function_call":
         kind = "response.function_call_arguments"
