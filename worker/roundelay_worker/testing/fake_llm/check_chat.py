@@ -95,7 +95,7 @@ def _envelope(request: _Request) -> Iterator[Refusal]:
 
 
 def _unsupported(request: _Request) -> Iterator[Refusal]:
-    flags = {"stop": "no-stop", "stream_options": "no-stream-options", "parallel_tool_calls": "no-parallel"}
+    flags = {"stop": "no-stop", "stream_options": "no-usage", "parallel_tool_calls": "no-parallel"}
     for name, flag in {**flags, "reasoning_effort": "no-effort"}.items():
         by_name = name == "stop" and request.model.startswith("gpt-5")
         if request.body.get(name) is not None and (by_name or models.has(request.model, flag)):

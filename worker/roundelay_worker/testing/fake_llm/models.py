@@ -2,7 +2,7 @@
 
 A flag is a part of the name, so that any client can choose it: ``fake-no-temperature``,
 ``claude-opus-4-5-context-4000``. Flags: ``no-temperature`` ``no-include`` ``no-tools`` ``no-stream``
-``no-stream-options`` ``no-system`` ``no-developer`` ``no-stop`` ``no-effort`` ``no-parallel``
+``no-usage`` ``no-system`` ``no-developer`` ``no-stop`` ``no-effort`` ``no-parallel``
 ``no-null-content`` ``no-empty-content`` ``no-user-after-tool`` ``no-max-tokens``
 ``no-max-completion-tokens`` ``needs-reasoning`` ``missing`` ``context-N`` (tokens) ``body-N`` (bytes).
 """
