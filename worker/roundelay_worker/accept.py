@@ -16,7 +16,7 @@ from roundelay.messages import Submission
 from roundelay.names import cancels_key, control_channel, inbox_key, record_key, waiting_key
 from roundelay_worker import render
 from roundelay_worker.publisher import Publisher, Publishing
-from roundelay_worker.store import Store
+from roundelay_worker.store.store import Store
 from roundelay_worker.store.records import Accepted, Arrival
 
 log = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ class Acceptor:
 
     async def take(self, arrivals: Sequence[Arrival]) -> tuple[Accepted, ...]:
         """Accept arrivals in their order, publish that, and clear them from the inbox."""
-        accepted = await self._store.accept(arrivals, render.accepted_body)
+        accepted = await self._store.accept(arrivals)
         for one in accepted:
             if one.fresh:
                 self._announce(one)
@@ -91,7 +91,8 @@ class Acceptor:
 
     def _announce(self, one: Accepted) -> None:
         status = "waiting" if one.after else "queued"
-        self._publisher.publish(Publishing(one.message_id, 1, (one.body,), status, after=one.after or ""))
+        body = render.accepted_body(one.message_id, one.accepted_at, one.after)
+        self._publisher.publish(Publishing(one.message_id, 1, (body,), status, after=one.after or ""))
 
     async def _clear(self, arrivals: Sequence[Arrival]) -> None:
         pipe = self._redis.pipeline(transaction=False)
@@ -124,7 +125,7 @@ class Acceptor:
     async def overdue(self, older_than: float, limit: int) -> list[str]:
         """Return the ids in the inbox since before ``older_than`` (Redis' clock), oldest first."""
         found = await self._redis.zrangebyscore(inbox_key(self._prefix), "-inf", older_than, start=0, num=limit)
-        return [_text(message_id) for message_id in found]
+        return [_text(message_id) for message_id in list(found)]
 
     async def forget(self, message_id: str) -> None:
         """Drop an inbox entry whose record is gone, because the database has the message."""

@@ -38,7 +38,7 @@ from roundelay_worker.requests import estimated_tokens, model_request
 from roundelay_worker.resolve import CannotStart, Resolver
 from roundelay_worker.session import Session, Setup
 from roundelay_worker.sessions import Sessions
-from roundelay_worker.store import Store, StoreUnavailable
+from roundelay_worker.store.errors import StoreUnavailable, UnreadableState
 from roundelay_worker.store.records import (
     Claim,
     Dispatch,
@@ -51,6 +51,7 @@ from roundelay_worker.store.records import (
     Save,
     Saved,
 )
+from roundelay_worker.store.store import Store
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -429,7 +430,7 @@ class Advance:
         saved = await self._store.save(save)
         if saved is None:
             raise FenceLost
-        session.fence = replace(session.fence, version=saved.version)
+        session.fence = replace(session.fence, version=saved.version, attempt=saved.attempt)
         session.saved = state
         session.resolved = None
         self._publish(session, first, bodies, then)

@@ -123,6 +123,9 @@ def _follow_worker(app: Celery, runtime: Runtime) -> None:
             runtime.start()
         except UnfitToStart as exc:
             sys.exit(f"roundelay: {exc}")
+        except Exception:  # Celery would log it and start a worker that can do nothing
+            log.exception("worker_unfit")
+            sys.exit("roundelay: the worker cannot start; the lines above say why")
 
     def drain(**_: Any) -> None:
         runtime.drain(runtime.settings.shutdown_grace)
@@ -147,7 +150,7 @@ def _check_pool(worker: Any) -> None:
 
 
 def _consuming_step(runtime: Runtime) -> type:
-    class Consuming(bootsteps.StartStopStep):  # type: ignore[misc] - Celery has no types
+    class Consuming(bootsteps.StartStopStep):  # type: ignore[misc]
         """Tells the runtime whether this worker consumes, through every reconnect."""
 
         requires = ("celery.worker.consumer.tasks:Tasks",)

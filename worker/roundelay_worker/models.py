@@ -1,5 +1,7 @@
 """From ``provider:model`` to the provider that speaks its wire format."""
 
+from collections.abc import Callable
+
 from roundelay_worker.providers.anthropic import AnthropicProvider
 from roundelay_worker.providers.base import Provider
 from roundelay_worker.providers.chat import ChatProvider
@@ -28,14 +30,16 @@ class Models:
     def _build(self, provider: str, name: str) -> Provider:
         if provider == "demo":
             return DemoProvider(name)
-        makers = {
+        makers: dict[str, tuple[Callable[[str, str, str, HttpTransport], Provider], str, str]] = {
             "chat": (ChatProvider, "https://api.openai.com/v1", "ROUNDELAY_CHAT_BASE_URL, or OPENAI_API_KEY"),
             "openai": (OpenAIProvider, "https://api.openai.com", "OPENAI_API_KEY"),
             "anthropic": (AnthropicProvider, "https://api.anthropic.com", "ANTHROPIC_API_KEY"),
             "google": (GoogleProvider, "https://generativelanguage.googleapis.com", "GEMINI_API_KEY"),
         }
         if provider not in makers:
-            raise CannotStart("unknown_provider", "The model's provider is not known; see the README for those that are.")
+            raise CannotStart(
+                "unknown_provider", "The model's provider is not known; see the README for those that are."
+            )
         maker, home, variables = makers[provider]
         endpoint = self._settings.endpoint(provider)
         keyless = provider == "chat" and self._settings.chat_base_url is not None
@@ -47,4 +51,3 @@ class Models:
     async def aclose(self) -> None:
         """Close the connections."""
         await self._transport.close()
-

@@ -152,6 +152,10 @@ class Performer:
         call_id = f"{message_id}.{round_number}.{position}"
         attempt = session.fence.attempt or 1
         loop = asyncio.get_running_loop()
+
+        def show(text: str) -> None:  # called from the tool's own thread
+            loop.call_soon_threadsafe(self._publisher.progress, message_id, seq, round_number, attempt, text)
+
         return ToolContext(
             message_id=message_id,
             conversation_id=session.conversation_id,
@@ -160,11 +164,7 @@ class Performer:
             idempotency_key=call_id,
             deadline=datetime.fromtimestamp(self._clock.now() + limit, UTC),
             context=setup.submission.context,
-            # A tool may report from a thread of its own.
-            on_progress=lambda text: (
-                loop.call_soon_threadsafe(self._publisher.progress, message_id, seq, round_number, attempt, text)
-                and None
-            ),
+            on_progress=show,
         )
 
 

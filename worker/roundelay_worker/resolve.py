@@ -12,7 +12,7 @@ from roundelay_worker.loop.texts import guess_language
 from roundelay_worker.providers.base import Provider
 from roundelay_worker.session import Session, Setup
 from roundelay_worker.settings import Settings
-from roundelay_worker.store import Store
+from roundelay_worker.store.store import Store
 from roundelay_worker.tools.registry import Registry, UnknownTools
 
 _MOST_BYTES: Final = {"anthropic": 30_000_000, "google": 19_000_000}

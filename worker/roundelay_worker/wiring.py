@@ -30,7 +30,8 @@ from roundelay_worker.publisher import Publisher
 from roundelay_worker.resolve import Resolver
 from roundelay_worker.sessions import Sessions
 from roundelay_worker.settings import Settings
-from roundelay_worker.store import Store, StoreUnavailable
+from roundelay_worker.store.errors import StoreUnavailable
+from roundelay_worker.store.store import Store
 from roundelay_worker.store.records import Dispatch, Publication, Queue
 from roundelay_worker.tools.context import ToolContext
 from roundelay_worker.tools.registry import Registry
@@ -48,18 +49,17 @@ Send = Callable[[tuple[Dispatch, ...]], Awaitable[None]]
 QueueLength = Callable[[Queue], Awaitable[int | None]]
 
 
-def connect_redis(url: str, **options: Any) -> aioredis.Redis:
-    """Return a client of our own use: few connections, short waits, no hidden retries of what may have happened."""
+def connect_redis(url: str, socket_timeout: float | None = 5) -> aioredis.Redis:
+    """Return a client of our own use: few connections, short waits; a listener waits for ever."""
     pool = aioredis.BlockingConnectionPool.from_url(
         url,
         max_connections=8,
         timeout=5,
         socket_connect_timeout=3,
-        socket_timeout=5,
+        socket_timeout=socket_timeout,
         socket_keepalive=True,
         health_check_interval=0,
         retry=Retry(NoBackoff(), 1),
-        **options,
     )
     return aioredis.Redis.from_pool(pool)
 
@@ -111,7 +111,7 @@ class Runtime:
     async def _open(self) -> None:
         settings = self.settings
         self._redis = connect_redis(settings.redis_url)
-        self._listening = connect_redis(settings.redis_url, **{"socket_timeout": None})
+        self._listening = connect_redis(settings.redis_url, socket_timeout=None)
         self._store = await Store.open(settings.database_url)
         await self._store.migrate()
         await self._store.register(self.process_id, socket.gethostname(), os.getpid(), settings.lease)
@@ -130,7 +130,7 @@ class Runtime:
         self._outbox = Outbox(self._redis, settings.prefix, store, self._publisher, settings.answer_ttl)
         self._acceptor = Acceptor(self._redis, settings.prefix, store, self._publisher, settings.queue_timeout)
         self.sessions = Sessions(4 * settings.concurrency, self._wake)
-        self.runner = ToolRunner(setup=settings.setup, on_late=self._late, on_loose=self._loose)
+        self.runner = ToolRunner(on_late=self._late, setup=settings.setup or "")
         bounds = Bounds(settings.connect_timeout, settings.idle_timeout, settings.turn_timeout, settings.tool_timeout)
         self._models = Models(settings)
         self._advance = Advance(

@@ -10,7 +10,7 @@ from roundelay import Answer, Update
 from roundelay_worker.cli.parser import Options
 from roundelay_worker.cli.timeline import Span, drawn, spans
 from roundelay_worker.settings import Settings
-from roundelay_worker.store import Store
+from roundelay_worker.store.store import Store
 from roundelay_worker.store.records import Publication
 
 
