@@ -106,9 +106,16 @@ class Advance:
         self._process_id = process_id
         self._isolate = isolate
 
-    async def run(self, message_id: str, dispatch: int) -> tuple[Dispatch, ...]:
-        """Do one round of a message; return the tasks to be sent. Stale and repeated tasks do nothing."""
-        claim = await self._claim(message_id, dispatch)
+    async def run(self, message_id: str, dispatch: int, *, new: bool = False) -> tuple[Dispatch, ...]:
+        """Do one round of a message; return the tasks to be sent. Stale and repeated tasks do nothing.
+
+        ``new`` says that the database may not have the message yet.
+        """
+        if new:
+            await self._acceptor.accept(message_id)
+        claim = await self._store.claim(
+            message_id, self._process_id, dispatch=dispatch, max_state_version=STATE_VERSION
+        )
         if isinstance(claim, Refused):
             return await self._refused(message_id, claim)
         self._clock.seen(claim.now)
@@ -124,15 +131,6 @@ class Advance:
             log.warning("message_quarantined", extra={"message_id": dispatch.message_id})
             await isolate(dispatch)
         return ()
-
-    async def _claim(self, message_id: str, dispatch: int) -> Claim | Refused:
-        claim = await self._take(message_id, dispatch)
-        if isinstance(claim, Refused) and claim.because == "missing" and await self._acceptor.accept(message_id):
-            return await self._take(message_id, dispatch)
-        return claim
-
-    async def _take(self, message_id: str, dispatch: int) -> Claim | Refused:
-        return await self._store.claim(message_id, self._process_id, dispatch=dispatch, max_state_version=STATE_VERSION)
 
     async def _refused(self, message_id: str, refused: Refused) -> tuple[Dispatch, ...]:
         if refused.because in {"cancelled", "condemned"}:

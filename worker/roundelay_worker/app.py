@@ -18,7 +18,7 @@ from roundelay.names import messages_queue, rounds_queue
 from roundelay_worker.settings import Settings, SettingsError
 from roundelay_worker.store.records import Dispatch, Queue
 from roundelay_worker.tasks import add_tasks, task_of
-from roundelay_worker.wiring import Runtime, UnfitToStart
+from roundelay_worker.wiring import Runtime, UnfitToStart, keepalive
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +53,7 @@ def _transport(settings: Settings) -> dict[str, Any]:
     return {
         "queue_order_strategy": "priority",
         "socket_keepalive": True,
+        "socket_keepalive_options": keepalive(),
         "socket_connect_timeout": 3,
         "health_check_interval": 10,
     }

@@ -15,7 +15,7 @@ def add_tasks(app: Celery, runtime: Runtime, send: Any) -> None:
     @app.task(name=ANSWER_TASK, bind=True)  # type: ignore[untyped-decorator]
     def answer(task: Any, message_id: str, dispatch: int = 1) -> None:
         """Begin a message: its first round."""
-        send(runtime.run(message_id, dispatch), task.request.id)
+        send(runtime.run(message_id, dispatch, new=True), task.request.id)
 
     @app.task(name=ROUND_TASK, bind=True)  # type: ignore[untyped-decorator]
     def round_(task: Any, message_id: str, round_number: int, dispatch: int) -> None:  # noqa: ARG001 - shown in Flower

@@ -42,11 +42,21 @@ from roundelay_worker.watchdog import Watchdog
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
+_DEAF: Final = 10.0
+"""Seconds that a worker may fail to consume from a broker that answers."""
+EXIT_DEAF: Final = 71
+EXIT_LOOSE: Final = 73
 _WEDGED: Final = 30.0
 """Seconds without a turn of the event loop after which the process is given up."""
 
 Send = Callable[[tuple[Dispatch, ...]], Awaitable[None]]
 QueueLength = Callable[[Queue], Awaitable[int | None]]
+
+
+def keepalive() -> dict[int, int]:
+    """Return socket options under which a silent peer is noticed within some ten seconds."""
+    options = {socket.TCP_KEEPIDLE: 4, socket.TCP_KEEPINTVL: 2, socket.TCP_KEEPCNT: 3}
+    return options | {socket.TCP_USER_TIMEOUT: 10_000} if hasattr(socket, "TCP_USER_TIMEOUT") else options
 
 
 def connect_redis(url: str, socket_timeout: float | None = 5) -> aioredis.Redis:
@@ -58,6 +68,7 @@ def connect_redis(url: str, socket_timeout: float | None = 5) -> aioredis.Redis:
         socket_connect_timeout=3,
         socket_timeout=socket_timeout,
         socket_keepalive=True,
+        socket_keepalive_options=keepalive(),
         health_check_interval=0,
         retry=Retry(NoBackoff(), 1),
     )
@@ -86,7 +97,7 @@ class Runtime:
         self._background: list[asyncio.Task[None]] = []
         self._errands: set[asyncio.Task[None]] = set()
         self._draining = False
-        self._consuming_since: float | None = None
+        self._consuming = False
 
     def _turn(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -119,7 +130,7 @@ class Runtime:
         await self._outbox.check_redis()
         works: list[Coroutine[Any, Any, None]] = [self._publisher.run(), self._lease.beat()]
         if not self._quarantine:
-            works += [self._watchdog.run(), self._control.run(), self._show_alive()]
+            works += [self._watchdog.run(), self._control.run(), self._show_alive(), self._guard()]
         self._background = [asyncio.ensure_future(work) for work in works]
 
     def _build(self, clock: Clock) -> None:
@@ -128,7 +139,7 @@ class Runtime:
             self._redis, settings.prefix, settings.answer_ttl, self._fetch, store.mark_published
         )
         self._outbox = Outbox(self._redis, settings.prefix, store, self._publisher, settings.answer_ttl)
-        self._acceptor = Acceptor(self._redis, settings.prefix, store, self._publisher, settings.queue_timeout)
+        self._acceptor = Acceptor(self._redis, settings.prefix, store, self._publisher, clock, settings.queue_timeout)
         self.sessions = Sessions(4 * settings.concurrency, self._wake)
         self.runner = ToolRunner(on_late=self._late, setup=settings.setup or "")
         bounds = Bounds(settings.connect_timeout, settings.idle_timeout, settings.turn_timeout, settings.tool_timeout)
@@ -172,11 +183,11 @@ class Runtime:
             lambda: Store.lease(settings.database_url), self.process_id, settings.lease, _WEDGED, self._lease_lost
         )
 
-    def run(self, message_id: str, dispatch: int) -> tuple[Dispatch, ...]:
+    def run(self, message_id: str, dispatch: int, *, new: bool = False) -> tuple[Dispatch, ...]:
         """Do one round of a message, from a task's thread; return the tasks to be sent."""
         if self._draining:
             return ()
-        return self.call(self._advance.run(message_id, dispatch))
+        return self.call(self._advance.run(message_id, dispatch, new=new))
 
     def drain(self, grace: float) -> None:
         """Take nothing new; after ``grace`` seconds hand over what still runs."""
@@ -185,7 +196,7 @@ class Runtime:
 
     def consuming(self, yes: bool) -> None:
         """Note whether the worker consumes from the broker."""
-        self._consuming_since = time.monotonic() if yes else None
+        self._consuming = yes
 
     def _stop_sessions(self) -> None:
         for session in self.sessions:
@@ -224,6 +235,24 @@ class Runtime:
             except (aioredis.RedisError, OSError):
                 log.debug("alive_not_shown")
             await asyncio.sleep(self.settings.lease / 3)
+
+    async def _guard(self) -> None:
+        """End a process that has become useless: deaf to a broker that is there, or full of loose threads."""
+        deaf_since = None
+        while True:
+            await asyncio.sleep(1)
+            deaf = not self._consuming and not self._draining and await self._broker_answers()
+            deaf_since = (deaf_since or time.monotonic()) if deaf else None
+            if deaf_since is not None and time.monotonic() - deaf_since > _DEAF:
+                log.critical("not_consuming", extra={"process": self.process_id})
+                os._exit(EXIT_DEAF)
+            if self.runner.loose > self.settings.max_loose and not self._draining:
+                log.critical("too_many_loose_calls", extra={"loose": self.runner.loose})
+                self.drain(self.settings.shutdown_grace)
+                self._loop.call_later(self.settings.shutdown_grace + _DEAF, os._exit, EXIT_LOOSE)
+
+    async def _broker_answers(self) -> bool:
+        return await self._queue_length("rounds") is not None
 
     def _wake(self, message_id: str, pause: float) -> None:
         self._loop.call_later(pause, lambda: self._spawn(self._dispatch_due(message_id)))
