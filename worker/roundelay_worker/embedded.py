@@ -10,7 +10,7 @@ from roundelay.names import DEFAULT_PREFIX
 from roundelay_worker.embedded_child import EmbeddedError, locked, write_private
 from roundelay_worker.embedded_postgres import running_postgres
 from roundelay_worker.embedded_valkey import running_valkey
-from roundelay_worker.settings import ADDRESSES_FILE
+from roundelay_worker.settings import ADDRESSES_FILE, sqlite_url
 
 __all__ = ["Addresses", "EmbeddedError", "announced", "running_services"]
 
@@ -38,7 +38,7 @@ def running_services(home: Path, *, postgres: bool = False) -> Iterator[Addresse
         stack.enter_context(locked(home / "lock", refusal))
         (home / ADDRESSES_FILE).unlink(missing_ok=True)
         url = stack.enter_context(running_valkey(home / "valkey"))
-        database = stack.enter_context(running_postgres(home / "postgres")) if postgres else _sqlite(home)
+        database = stack.enter_context(running_postgres(home / "postgres")) if postgres else sqlite_url(home)
         yield Addresses(url, url, database)
 
 
@@ -51,7 +51,3 @@ def announced(home: Path, addresses: Addresses) -> Iterator[None]:
         yield
     finally:
         file.unlink(missing_ok=True)
-
-
-def _sqlite(home: Path) -> str:
-    return f"sqlite:///{home}/roundelay.db"

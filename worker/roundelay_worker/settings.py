@@ -6,12 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
+from urllib.parse import quote
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
 from roundelay.messages import DEFAULT_MAX_MESSAGE_BYTES, check_model
 from roundelay.names import DEFAULT_PREFIX
+from roundelay.settings import broker_of
 
 ENV_PREFIX: Final = "ROUNDELAY_"
 ADDRESSES_FILE: Final = "addresses.json"
@@ -57,7 +59,7 @@ def _names(text: Any) -> Any:
 
 def _known_scheme(url: str, schemes: tuple[str, ...]) -> str:
     scheme, colon, _ = url.partition("://")
-    if not colon or scheme.partition("+")[0] not in schemes:
+    if not colon or scheme not in schemes:
         raise ValueError(f"must begin with {', '.join(f'{name}://' for name in schemes)}")
     return url
 
@@ -177,6 +179,11 @@ def home_folder(env: Mapping[str, str]) -> Path:
     return Path(env.get(variable("home")) or "~/.roundelay").expanduser().absolute()
 
 
+def sqlite_url(home: Path) -> str:
+    """Return the URL of the SQLite file that is the database where no other is named."""
+    return f"sqlite:///{quote(str(home / 'roundelay.db'))}"
+
+
 def read_addresses(home: Path) -> dict[str, str]:
     """Return what a running ``roundelay up`` wrote to its home folder; nothing if there is none."""
     try:
@@ -213,14 +220,9 @@ def _given(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 def _with_defaults(given: dict[str, str]) -> dict[str, str]:
     if "redis_url" in given:
-        given.setdefault("broker_url", _as_broker(given["redis_url"]))
-    given.setdefault("database_url", f"sqlite:///{given['home']}/roundelay.db")
+        given.setdefault("broker_url", broker_of(given["redis_url"]))
+    given.setdefault("database_url", sqlite_url(Path(given["home"])))
     return given
-
-
-def _as_broker(redis_url: str) -> str:
-    scheme, colon, rest = redis_url.partition("://")
-    return f"redis+socket{colon}{rest}" if scheme == "unix" else redis_url
 
 
 def _checked(given: dict[str, str]) -> Settings:

@@ -3,12 +3,12 @@
 import asyncio
 import json
 import sys
-from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from collections.abc import Mapping
 
 from roundelay import Answer, Update
+from roundelay_worker.cli.drawing import lines
 from roundelay_worker.cli.parser import Options
-from roundelay_worker.cli.timeline import Span, drawn, spans
+from roundelay_worker.cli.timeline import Span, spans
 from roundelay_worker.settings import Settings
 from roundelay_worker.store import Store
 from roundelay_worker.store.records import Publication
@@ -34,30 +34,6 @@ async def read_publication(settings: Settings, message_id: str) -> Publication |
         return await store.publication(message_id, 0)
     finally:
         await store.close()
-
-
-def lines(updates: list[Update], answer: Answer | None) -> Iterator[str]:
-    """Yield the lines of a message's timeline."""
-    if updates:
-        running_for = (datetime.now(UTC) - updates[0].at).total_seconds()
-        yield from drawn(spans(updates), None if answer else running_for)
-    if answer is None:
-        yield "not ended yet"
-        return
-    yield summary(answer)
-    yield from (f"not executed: {call.name}" for call in answer.undone)
-    yield from (f"unknown outcome: {call.name}" for call in answer.uncertain)
-    if answer.error:
-        yield f"{answer.error.code}: {answer.error.message}"
-    yield answer.text
-
-
-def summary(answer: Answer) -> str:
-    """Return one line that says how a message ended and what it took."""
-    usage = answer.usage
-    requests = f"{answer.rounds} rounds, {usage.model_calls} model calls, {usage.tool_calls} tool calls"
-    tokens = f"{usage.input_tokens} tokens in, {usage.output_tokens} out"
-    return f"{answer.status.replace('_', ' ')}: {requests}, {tokens}"
 
 
 def _as_json(found: list[Span], answer: Answer | None) -> str:
