@@ -13,10 +13,9 @@ from pydantic_core import ErrorDetails
 
 from roundelay.messages import DEFAULT_MAX_MESSAGE_BYTES, check_model
 from roundelay.names import DEFAULT_PREFIX
-from roundelay.settings import broker_of
+from roundelay.settings import ADDRESSES, broker_of, home
 
 ENV_PREFIX: Final = "ROUNDELAY_"
-ADDRESSES_FILE: Final = "addresses.json"
 
 PROVIDER_NAMES: Final = (
     "openai_api_key",
@@ -176,24 +175,22 @@ def variable(field: str) -> str:
 
 def home_folder(env: Mapping[str, str]) -> Path:
     """Return the folder of the default database and of what ``roundelay up`` writes."""
-    return Path(env.get(variable("home")) or "~/.roundelay").expanduser().absolute()
+    return home(env).absolute()
 
 
-def sqlite_url(home: Path) -> str:
+def sqlite_url(folder: Path) -> str:
     """Return the URL of the SQLite file that is the database where no other is named."""
-    return f"sqlite:///{quote(str(home / 'roundelay.db'))}"
+    return f"sqlite:///{quote(str(folder / 'roundelay.db'))}"
 
 
-def read_addresses(home: Path) -> dict[str, str]:
+def read_addresses(folder: Path) -> dict[str, str]:
     """Return what a running ``roundelay up`` wrote to its home folder; nothing if there is none."""
     try:
-        written = json.loads((home / ADDRESSES_FILE).read_text())
+        written = json.loads((folder / ADDRESSES).read_text())
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as exc:
-        raise SettingsError(
-            (f"{home / ADDRESSES_FILE} cannot be read; remove it, or run `roundelay up` anew",)
-        ) from exc
+        raise SettingsError((f"{folder / ADDRESSES} cannot be read; remove it, or run `roundelay up` anew",)) from exc
     return {name: str(written[name]) for name in _ADDRESS_NAMES if written.get(name)}
 
 
