@@ -15,14 +15,15 @@ from pydantic import ValidationError
 from roundelay.messages import Submission
 from roundelay.names import cancels_key, control_channel, inbox_key, record_key, waiting_key
 from roundelay_worker import render
+from roundelay_worker.clock import Clock
 from roundelay_worker.publisher import Publisher, Publishing
-from roundelay_worker.store import Store
+from roundelay_worker.store.store import Store
 from roundelay_worker.store.records import Accepted, Arrival
 
 log = logging.getLogger(__name__)
 
 FIND: Final = """
--- The inbox records of a message and of those before it in its conversation: {id, record, submitted, cancelled} each.
+-- The inbox records of a message and of those before it in its conversation: {id, record, age, cancelled} each.
 local prefix, id = ARGV[1], ARGV[2]
 local owner = redis.call('HMGET', prefix .. ':state:' .. id, 'user_id', 'conversation_id')
 local ids = {id}
@@ -36,13 +37,16 @@ if owner[2] then
   end
   if not found then ids = {id} end
 end
+local time = redis.call('TIME')
+local now = tonumber(time[1]) + tonumber(time[2]) / 1000000
 local records = {}
 for i = 1, #ids do
   local record = redis.call('GET', prefix .. ':message:' .. ids[i])
   if record then
     local submitted = redis.call('ZSCORE', KEYS[1], ids[i])
+    local age = submitted and string.format('%.6f', now - tonumber(submitted)) or '0'
     local cancelled = redis.call('ZSCORE', KEYS[2], ids[i])
-    records[#records + 1] = {ids[i], record, submitted or '', cancelled and 1 or 0}
+    records[#records + 1] = {ids[i], record, age, cancelled and 1 or 0}
   end
 end
 return records
@@ -58,12 +62,14 @@ class Acceptor:
         prefix: str,
         store: Store,
         publisher: Publisher,
+        clock: Clock,
         queue_timeout: float | None,
     ) -> None:
         self._redis = redis
         self._prefix = prefix
         self._store = store
         self._publisher = publisher
+        self._clock = clock
         self._queue_timeout = queue_timeout
         self._find = redis.register_script(FIND)
 
@@ -80,7 +86,7 @@ class Acceptor:
 
     async def take(self, arrivals: Sequence[Arrival]) -> tuple[Accepted, ...]:
         """Accept arrivals in their order, publish that, and clear them from the inbox."""
-        accepted = await self._store.accept(arrivals, render.accepted_body)
+        accepted = await self._store.accept(arrivals)
         for one in accepted:
             if one.fresh:
                 self._announce(one)
@@ -91,7 +97,8 @@ class Acceptor:
 
     def _announce(self, one: Accepted) -> None:
         status = "waiting" if one.after else "queued"
-        self._publisher.publish(Publishing(one.message_id, 1, (one.body,), status, after=one.after or ""))
+        body = render.accepted_body(one.message_id, one.accepted_at, one.after)
+        self._publisher.publish(Publishing(one.message_id, 1, (body,), status, after=one.after or ""))
 
     async def _clear(self, arrivals: Sequence[Arrival]) -> None:
         pipe = self._redis.pipeline(transaction=False)
@@ -103,7 +110,7 @@ class Acceptor:
         await pipe.execute()
 
     def _arrival(self, record: Any) -> Arrival | None:
-        message_id, body, submitted, cancelled = record
+        message_id, body, age, cancelled = record
         try:
             submission = Submission.model_validate_json(body)
         except ValidationError:
@@ -115,7 +122,7 @@ class Acceptor:
             user_id=submission.user_id,
             conversation_id=submission.conversation_id,
             submission=_text(body),
-            submitted_at=float(submitted) if submitted else 0.0,
+            submitted_at=self._clock.now() - float(age),  # the database's clock: Redis' may differ
             on_busy=submission.on_busy,
             queue_timeout=self._queue_timeout,
             cancelled=bool(cancelled),
@@ -124,7 +131,7 @@ class Acceptor:
     async def overdue(self, older_than: float, limit: int) -> list[str]:
         """Return the ids in the inbox since before ``older_than`` (Redis' clock), oldest first."""
         found = await self._redis.zrangebyscore(inbox_key(self._prefix), "-inf", older_than, start=0, num=limit)
-        return [_text(message_id) for message_id in found]
+        return [_text(message_id) for message_id in list(found)]
 
     async def forget(self, message_id: str) -> None:
         """Drop an inbox entry whose record is gone, because the database has the message."""

@@ -38,7 +38,7 @@ from roundelay_worker.requests import estimated_tokens, model_request
 from roundelay_worker.resolve import CannotStart, Resolver
 from roundelay_worker.session import Session, Setup
 from roundelay_worker.sessions import Sessions
-from roundelay_worker.store import Store, StoreUnavailable
+from roundelay_worker.store.errors import StoreUnavailable, UnreadableState
 from roundelay_worker.store.records import (
     Claim,
     Dispatch,
@@ -51,6 +51,7 @@ from roundelay_worker.store.records import (
     Save,
     Saved,
 )
+from roundelay_worker.store.store import Store
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -105,9 +106,16 @@ class Advance:
         self._process_id = process_id
         self._isolate = isolate
 
-    async def run(self, message_id: str, dispatch: int) -> tuple[Dispatch, ...]:
-        """Do one round of a message; return the tasks to be sent. Stale and repeated tasks do nothing."""
-        claim = await self._claim(message_id, dispatch)
+    async def run(self, message_id: str, dispatch: int, *, new: bool = False) -> tuple[Dispatch, ...]:
+        """Do one round of a message; return the tasks to be sent. Stale and repeated tasks do nothing.
+
+        ``new`` says that the database may not have the message yet.
+        """
+        if new:
+            await self._acceptor.accept(message_id)
+        claim = await self._store.claim(
+            message_id, self._process_id, dispatch=dispatch, max_state_version=STATE_VERSION
+        )
         if isinstance(claim, Refused):
             return await self._refused(message_id, claim)
         self._clock.seen(claim.now)
@@ -123,15 +131,6 @@ class Advance:
             log.warning("message_quarantined", extra={"message_id": dispatch.message_id})
             await isolate(dispatch)
         return ()
-
-    async def _claim(self, message_id: str, dispatch: int) -> Claim | Refused:
-        claim = await self._take(message_id, dispatch)
-        if isinstance(claim, Refused) and claim.because == "missing" and await self._acceptor.accept(message_id):
-            return await self._take(message_id, dispatch)
-        return claim
-
-    async def _take(self, message_id: str, dispatch: int) -> Claim | Refused:
-        return await self._store.claim(message_id, self._process_id, dispatch=dispatch, max_state_version=STATE_VERSION)
 
     async def _refused(self, message_id: str, refused: Refused) -> tuple[Dispatch, ...]:
         if refused.because in {"cancelled", "condemned"}:
@@ -429,7 +428,7 @@ class Advance:
         saved = await self._store.save(save)
         if saved is None:
             raise FenceLost
-        session.fence = replace(session.fence, version=saved.version)
+        session.fence = replace(session.fence, version=saved.version, attempt=saved.attempt)
         session.saved = state
         session.resolved = None
         self._publish(session, first, bodies, then)

@@ -18,7 +18,7 @@ from roundelay.names import messages_queue, rounds_queue
 from roundelay_worker.settings import Settings, SettingsError
 from roundelay_worker.store.records import Dispatch, Queue
 from roundelay_worker.tasks import add_tasks, task_of
-from roundelay_worker.wiring import Runtime, UnfitToStart
+from roundelay_worker.wiring import Runtime, UnfitToStart, keepalive
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +53,7 @@ def _transport(settings: Settings) -> dict[str, Any]:
     return {
         "queue_order_strategy": "priority",
         "socket_keepalive": True,
+        "socket_keepalive_options": keepalive(),
         "socket_connect_timeout": 3,
         "health_check_interval": 10,
     }
@@ -123,6 +124,9 @@ def _follow_worker(app: Celery, runtime: Runtime) -> None:
             runtime.start()
         except UnfitToStart as exc:
             sys.exit(f"roundelay: {exc}")
+        except Exception:  # Celery would log it and start a worker that can do nothing
+            log.exception("worker_unfit")
+            sys.exit("roundelay: the worker cannot start; the lines above say why")
 
     def drain(**_: Any) -> None:
         runtime.drain(runtime.settings.shutdown_grace)
@@ -147,7 +151,7 @@ def _check_pool(worker: Any) -> None:
 
 
 def _consuming_step(runtime: Runtime) -> type:
-    class Consuming(bootsteps.StartStopStep):  # type: ignore[misc] - Celery has no types
+    class Consuming(bootsteps.StartStopStep):  # type: ignore[misc]
         """Tells the runtime whether this worker consumes, through every reconnect."""
 
         requires = ("celery.worker.consumer.tasks:Tasks",)

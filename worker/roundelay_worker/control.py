@@ -17,7 +17,8 @@ from roundelay_worker.accept import Acceptor
 from roundelay_worker.advance import Advance
 from roundelay_worker.outbox import Outbox
 from roundelay_worker.sessions import Sessions
-from roundelay_worker.store import Store, StoreUnavailable
+from roundelay_worker.store.errors import StoreUnavailable
+from roundelay_worker.store.store import Store
 from roundelay_worker.store.records import Dispatch
 
 log = logging.getLogger(__name__)

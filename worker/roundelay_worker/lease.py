@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from roundelay_worker.store import LeaseConnection, StoreUnavailable
+from roundelay_worker.store.errors import StoreUnavailable
+from roundelay_worker.store.lease import LeaseConnection
 
 log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """From ``provider:model`` to the provider that speaks its wire format."""
 
-from pydantic import SecretStr
+from collections.abc import Callable
 
 from roundelay_worker.providers.anthropic import AnthropicProvider
 from roundelay_worker.providers.base import Provider
@@ -28,37 +28,26 @@ class Models:
         return self._built[model]
 
     def _build(self, provider: str, name: str) -> Provider:
-        settings = self._settings
-        match provider:
-            case "demo":
-                return DemoProvider(name)
-            case "chat":
-                return self._chat(name)
-            case "openai":
-                key = _key(settings.openai_api_key, "OPENAI_API_KEY", provider)
-                return OpenAIProvider(name, settings.openai_base_url, key, self._transport)
-            case "anthropic":
-                key = _key(settings.anthropic_api_key, "ANTHROPIC_API_KEY", provider)
-                return AnthropicProvider(name, settings.anthropic_base_url, key, self._transport)
-            case "google":
-                key = _key(settings.gemini_api_key, "GEMINI_API_KEY", provider)
-                return GoogleProvider(name, settings.gemini_base_url, key, self._transport)
-        raise CannotStart("unknown_provider", "The model's provider is not known; see the README for those that are.")
-
-    def _chat(self, name: str) -> Provider:
-        settings = self._settings
-        if settings.chat_base_url:
-            key = settings.chat_api_key.get_secret_value() if settings.chat_api_key else ""
-            return ChatProvider(name, settings.chat_base_url, key, self._transport)
-        key = _key(settings.openai_api_key, "OPENAI_API_KEY", "chat (or set ROUNDELAY_CHAT_BASE_URL)")
-        return ChatProvider(name, settings.openai_base_url, key, self._transport)
+        if provider == "demo":
+            return DemoProvider(name)
+        makers: dict[str, tuple[Callable[[str, str, str, HttpTransport], Provider], str, str]] = {
+            "chat": (ChatProvider, "https://api.openai.com/v1", "ROUNDELAY_CHAT_BASE_URL, or OPENAI_API_KEY"),
+            "openai": (OpenAIProvider, "https://api.openai.com", "OPENAI_API_KEY"),
+            "anthropic": (AnthropicProvider, "https://api.anthropic.com", "ANTHROPIC_API_KEY"),
+            "google": (GoogleProvider, "https://generativelanguage.googleapis.com", "GEMINI_API_KEY"),
+        }
+        if provider not in makers:
+            raise CannotStart(
+                "unknown_provider", "The model's provider is not known; see the README for those that are."
+            )
+        maker, home, variables = makers[provider]
+        endpoint = self._settings.endpoint(provider)
+        keyless = provider == "chat" and self._settings.chat_base_url is not None
+        if endpoint.api_key is None and not keyless:
+            raise CannotStart("credentials", f"The worker cannot use {provider}: models: it needs {variables}.")
+        key = endpoint.api_key.get_secret_value() if endpoint.api_key else ""
+        return maker(name, endpoint.base_url or home, key, self._transport)
 
     async def aclose(self) -> None:
         """Close the connections."""
-        await self._transport.aclose()
-
-
-def _key(key: SecretStr | None, variable: str, what: str) -> str:
-    if key is None:
-        raise CannotStart("credentials", f"The worker has no {variable}, which {what} needs.")
-    return key.get_secret_value()
+        await self._transport.close()

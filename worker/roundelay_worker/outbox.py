@@ -6,9 +6,8 @@ from typing import Final
 import redis.asyncio as aioredis
 
 from roundelay.names import database_key
-from roundelay_worker.publisher import Publisher, Publishing
-from roundelay_worker.store import Store
-from roundelay_worker.store.records import Publication
+from roundelay_worker.publisher import Publisher, publishing
+from roundelay_worker.store.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -36,19 +35,7 @@ class Outbox:
     async def catch_up(self) -> None:
         """Publish what was saved some time ago and is not known to be published."""
         for publication in await self._store.unpublished(_QUIET, _AT_ONCE):
-            self._publish(publication)
-
-    def _publish(self, publication: Publication) -> None:
-        self._publisher.publish(
-            Publishing(
-                message_id=publication.message_id,
-                first=publication.first_seq,
-                updates=tuple(body for _, body in publication.updates),
-                status=publication.status,
-                round=publication.round,
-                answer=publication.answer or "",
-            )
-        )
+            self._publisher.publish(publishing(publication))
 
     async def check_redis(self) -> None:
         """Claim this prefix for our database, and rebuild it if Redis has forgotten us."""

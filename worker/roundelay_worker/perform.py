@@ -4,20 +4,19 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from roundelay_worker.clock import Clock
 from roundelay_worker.loop.effects import AskModel
 from roundelay_worker.loop.events import CallFinished, CallVerified, TurnArrived, TurnFailed
-from roundelay_worker.loop.history import Result
 from roundelay_worker.loop.moves import settled_error
 from roundelay_worker.loop.state import CallPlan, Failure, Running
 from roundelay_worker.providers.base import ModelFailure, ModelRequest, Patience
 from roundelay_worker.publisher import Publisher
 from roundelay_worker.session import Session, Setup
-from roundelay_worker.tools.decorator import ToolContext
+from roundelay_worker.tools.context import ToolContext
 from roundelay_worker.tools.registry import Registry
 from roundelay_worker.tools.runner import ToolRunner
 
@@ -38,13 +37,20 @@ class Performer:
     """Asks models and runs tools for the sessions of this process."""
 
     def __init__(
-        self, registry: Registry, runner: ToolRunner, publisher: Publisher, clock: Clock, bounds: Bounds
+        self,
+        registry: Registry,
+        runner: ToolRunner,
+        publisher: Publisher,
+        clock: Clock,
+        bounds: Bounds,
+        loosened: Callable[[ToolContext], Awaitable[None]],
     ) -> None:
         self._registry = registry
         self._runner = runner
         self._publisher = publisher
         self._clock = clock
         self._bounds = bounds
+        self._loosened = loosened
 
     def plan(self, name: str, allowed: tuple[str, ...]) -> CallPlan:
         """Return what the loop must know of a tool; an unknown one counts as a write."""
@@ -109,7 +115,9 @@ class Performer:
         seconds = time.monotonic() - began
         result = outcome.result
         if outcome.uncertain:
-            result = Result(result.text, result.is_error, "unknown")
+            result = replace(result, outcome="unknown")
+            if self._runner.loose_writes((session.user_id, session.conversation_id)):
+                await self._loosened(context)
         return CallFinished(round_number, position, result, self._clock.now(), seconds)
 
     def pending_write(self, session: Session, position: int) -> CallFinished:
@@ -133,7 +141,7 @@ class Performer:
             return CallVerified(round_number, position, "unknown", False, self._clock.now())
         verified = await self._runner.verify(tool, call, context, limit)
         now = self._clock.now()
-        return CallVerified(round_number, position, verified.verdict, session.executor_dead, now, verified.result)
+        return CallVerified(round_number, position, verified.state, session.executor_dead, now, verified.result)
 
     def _tool_limit(self, session: Session, own: float | None) -> float:
         left = session.state.soft_deadline - self._clock.now()
@@ -143,6 +151,11 @@ class Performer:
         message_id, seq = session.message_id, session.state.seq
         call_id = f"{message_id}.{round_number}.{position}"
         attempt = session.fence.attempt or 1
+        loop = asyncio.get_running_loop()
+
+        def show(text: str) -> None:  # called from the tool's own thread
+            loop.call_soon_threadsafe(self._publisher.progress, message_id, seq, round_number, attempt, text)
+
         return ToolContext(
             message_id=message_id,
             conversation_id=session.conversation_id,
@@ -151,7 +164,7 @@ class Performer:
             idempotency_key=call_id,
             deadline=datetime.fromtimestamp(self._clock.now() + limit, UTC),
             context=setup.submission.context,
-            on_progress=lambda text: self._publisher.progress(message_id, seq, round_number, attempt, text),
+            on_progress=show,
         )
 
 

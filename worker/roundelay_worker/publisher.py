@@ -89,8 +89,20 @@ class _Delta:
     pieces: list[str]
 
 
-Fetch = Callable[[str], Awaitable[tuple[Publication, str] | None]]
-"""Returns everything that the database has published of a message, and its status."""
+def publishing(publication: Publication) -> Publishing:
+    """Return what the outbox holds as it is to be published."""
+    return Publishing(
+        message_id=publication.message_id,
+        first=publication.first_seq,
+        updates=tuple(body for _, body in publication.updates),
+        status=publication.status,
+        round=publication.round,
+        answer=publication.answer or "",
+    )
+
+
+Fetch = Callable[[str], Awaitable[Publication | None]]
+"""Returns everything that the outbox holds of a message."""
 Mark = Callable[[list[tuple[str, int]]], Awaitable[None]]
 
 
@@ -223,9 +235,7 @@ class Publisher:
         found = await self._fetch(message_id)
         if found is None:
             return False
-        publication, status = found
-        bodies = tuple(body for _, body in publication.updates)
-        item = Publishing(message_id, publication.first_seq, bodies, status, answer=publication.answer or "")
+        item = publishing(found)
         keys, args = self._arguments(item)
         pipe = self._redis.pipeline(transaction=True)
         pipe.delete(keys[0])

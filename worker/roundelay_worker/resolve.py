@@ -12,7 +12,7 @@ from roundelay_worker.loop.texts import guess_language
 from roundelay_worker.providers.base import Provider
 from roundelay_worker.session import Session, Setup
 from roundelay_worker.settings import Settings
-from roundelay_worker.store import Store
+from roundelay_worker.store.store import Store
 from roundelay_worker.tools.registry import Registry, UnknownTools
 
 _MOST_BYTES: Final = {"anthropic": 30_000_000, "google": 19_000_000}
@@ -97,7 +97,7 @@ class Resolver:
             limits=self._limits(session),
             language=submission.language or guess_language(submission.text),
             message_timeout=timeout,
-            closing_reserve=settings.closing_reserve or min(60.0, timeout / 5),
+            closing_reserve=settings.closing_reserve_for(timeout),
         )
 
     def _limits(self, session: Session) -> Limits:

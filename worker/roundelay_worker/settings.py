@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
@@ -78,9 +78,16 @@ def _base_url(url: str) -> str:
     return url
 
 
+def _chat_url(url: str) -> str:
+    """Return the address with its path: compatible servers have theirs in many places, ``/v1`` where none is given."""
+    url = _known_scheme(url, ("http", "https")).rstrip("/")
+    return url if urlsplit(url).path else f"{url}/v1"
+
+
 Seconds = Annotated[float, Field(gt=0, le=31_536_000, allow_inf_nan=False)]
 Size = Annotated[int, Field(gt=0)]
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
+ChatUrl = Annotated[str, AfterValidator(_chat_url)]
 ModuleName = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")]
 Names = Annotated[tuple[ModuleName, ...], BeforeValidator(_names)]
 Level = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(lambda text: str(text).upper())]
@@ -130,7 +137,7 @@ class Settings(BaseModel):
     retention: Seconds = 2_592_000
     log_level: Level = "INFO"
 
-    chat_base_url: BaseUrl | None = None
+    chat_base_url: ChatUrl | None = None
     chat_api_key: SecretStr | None = None
     openai_api_key: SecretStr | None = None
     openai_base_url: BaseUrl | None = None

@@ -12,12 +12,12 @@ from roundelay_worker.wiring import Runtime
 def add_tasks(app: Celery, runtime: Runtime, send: Any) -> None:
     """Register the tasks on ``app``; each does one round in ``runtime`` and sends what follows."""
 
-    @app.task(name=ANSWER_TASK, bind=True)  # type: ignore[misc] - Celery's decorators have no types
+    @app.task(name=ANSWER_TASK, bind=True)  # type: ignore[untyped-decorator]
     def answer(task: Any, message_id: str, dispatch: int = 1) -> None:
         """Begin a message: its first round."""
-        send(runtime.run(message_id, dispatch), task.request.id)
+        send(runtime.run(message_id, dispatch, new=True), task.request.id)
 
-    @app.task(name=ROUND_TASK, bind=True)  # type: ignore[misc] - Celery's decorators have no types
+    @app.task(name=ROUND_TASK, bind=True)  # type: ignore[untyped-decorator]
     def round_(task: Any, message_id: str, round_number: int, dispatch: int) -> None:  # noqa: ARG001 - shown in Flower
         """Go on with a message: one more round."""
         send(runtime.run(message_id, dispatch), task.request.id)

@@ -21,7 +21,8 @@ from roundelay_worker.loop.events import Condemned, TimePassed
 from roundelay_worker.loop.state import Failure
 from roundelay_worker.outbox import Outbox
 from roundelay_worker.sessions import Sessions
-from roundelay_worker.store import Store, StoreUnavailable
+from roundelay_worker.store.errors import StoreUnavailable
+from roundelay_worker.store.store import Store
 from roundelay_worker.store.records import Dispatch, Queue
 
 log = logging.getLogger(__name__)

@@ -1,7 +1,6 @@
 """The one place where things are built: a worker process, its parts and its threads."""
 
 import asyncio
-import importlib
 import logging
 import os
 import secrets
@@ -22,6 +21,7 @@ from roundelay_worker.accept import Acceptor
 from roundelay_worker.advance import Advance
 from roundelay_worker.clock import Clock
 from roundelay_worker.control import Control
+from roundelay_worker.loop.history import Result
 from roundelay_worker.lease import EXIT_LEASE_LOST, LeaseKeeper
 from roundelay_worker.models import Models
 from roundelay_worker.outbox import Outbox, WrongDatabase
@@ -30,15 +30,22 @@ from roundelay_worker.publisher import Publisher
 from roundelay_worker.resolve import Resolver
 from roundelay_worker.sessions import Sessions
 from roundelay_worker.settings import Settings
-from roundelay_worker.store import Store, StoreUnavailable
+from roundelay_worker.store.errors import StoreUnavailable
+from roundelay_worker.store.store import Store
 from roundelay_worker.store.records import Dispatch, Publication, Queue
+from roundelay_worker.tools.context import ToolContext
 from roundelay_worker.tools.registry import Registry
 from roundelay_worker.tools.runner import ToolRunner
+from roundelay_worker.tools.setting_up import SetupNotFound, call_setup
 from roundelay_worker.watchdog import Watchdog
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
+_DEAF: Final = 10.0
+"""Seconds that a worker may fail to consume from a broker that answers."""
+EXIT_DEAF: Final = 71
+EXIT_LOOSE: Final = 73
 _WEDGED: Final = 30.0
 """Seconds without a turn of the event loop after which the process is given up."""
 
@@ -46,18 +53,24 @@ Send = Callable[[tuple[Dispatch, ...]], Awaitable[None]]
 QueueLength = Callable[[Queue], Awaitable[int | None]]
 
 
-def connect_redis(url: str, **options: Any) -> aioredis.Redis:
-    """Return a client of our own use: few connections, short waits, no hidden retries of what may have happened."""
+def keepalive() -> dict[int, int]:
+    """Return socket options under which a silent peer is noticed within some ten seconds."""
+    options = {socket.TCP_KEEPIDLE: 4, socket.TCP_KEEPINTVL: 2, socket.TCP_KEEPCNT: 3}
+    return options | {socket.TCP_USER_TIMEOUT: 10_000} if hasattr(socket, "TCP_USER_TIMEOUT") else options
+
+
+def connect_redis(url: str, socket_timeout: float | None = 5) -> aioredis.Redis:
+    """Return a client of our own use: few connections, short waits; a listener waits for ever."""
     pool = aioredis.BlockingConnectionPool.from_url(
         url,
         max_connections=8,
         timeout=5,
         socket_connect_timeout=3,
-        socket_timeout=5,
+        socket_timeout=socket_timeout,
         socket_keepalive=True,
+        socket_keepalive_options=keepalive(),
         health_check_interval=0,
         retry=Retry(NoBackoff(), 1),
-        **options,
     )
     return aioredis.Redis.from_pool(pool)
 
@@ -82,8 +95,9 @@ class Runtime:
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._turn, name="roundelay-loop", daemon=True)
         self._background: list[asyncio.Task[None]] = []
+        self._errands: set[asyncio.Task[None]] = set()
         self._draining = False
-        self._consuming_since: float | None = None
+        self._consuming = False
 
     def _turn(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -108,7 +122,7 @@ class Runtime:
     async def _open(self) -> None:
         settings = self.settings
         self._redis = connect_redis(settings.redis_url)
-        self._listening = connect_redis(settings.redis_url, **{"socket_timeout": None})
+        self._listening = connect_redis(settings.redis_url, socket_timeout=None)
         self._store = await Store.open(settings.database_url)
         await self._store.migrate()
         await self._store.register(self.process_id, socket.gethostname(), os.getpid(), settings.lease)
@@ -116,7 +130,7 @@ class Runtime:
         await self._outbox.check_redis()
         works: list[Coroutine[Any, Any, None]] = [self._publisher.run(), self._lease.beat()]
         if not self._quarantine:
-            works += [self._watchdog.run(), self._control.run(), self._show_alive()]
+            works += [self._watchdog.run(), self._control.run(), self._show_alive(), self._guard()]
         self._background = [asyncio.ensure_future(work) for work in works]
 
     def _build(self, clock: Clock) -> None:
@@ -125,15 +139,15 @@ class Runtime:
             self._redis, settings.prefix, settings.answer_ttl, self._fetch, store.mark_published
         )
         self._outbox = Outbox(self._redis, settings.prefix, store, self._publisher, settings.answer_ttl)
-        self._acceptor = Acceptor(self._redis, settings.prefix, store, self._publisher, settings.queue_timeout)
+        self._acceptor = Acceptor(self._redis, settings.prefix, store, self._publisher, clock, settings.queue_timeout)
         self.sessions = Sessions(4 * settings.concurrency, self._wake)
-        self.runner = ToolRunner(setup=settings.setup, on_late=self._late, on_loose=self._loose)
+        self.runner = ToolRunner(on_late=self._late, setup=settings.setup or "")
         bounds = Bounds(settings.connect_timeout, settings.idle_timeout, settings.turn_timeout, settings.tool_timeout)
         self._models = Models(settings)
         self._advance = Advance(
             store=store,
             acceptor=self._acceptor,
-            performer=Performer(self._registry, self.runner, self._publisher, clock, bounds),
+            performer=Performer(self._registry, self.runner, self._publisher, clock, bounds, self._loosened),
             publisher=self._publisher,
             resolver=Resolver(settings, self._registry, store, self._models.provider),
             sessions=self.sessions,
@@ -169,11 +183,11 @@ class Runtime:
             lambda: Store.lease(settings.database_url), self.process_id, settings.lease, _WEDGED, self._lease_lost
         )
 
-    def run(self, message_id: str, dispatch: int) -> tuple[Dispatch, ...]:
+    def run(self, message_id: str, dispatch: int, *, new: bool = False) -> tuple[Dispatch, ...]:
         """Do one round of a message, from a task's thread; return the tasks to be sent."""
         if self._draining:
             return ()
-        return self.call(self._advance.run(message_id, dispatch))
+        return self.call(self._advance.run(message_id, dispatch, new=new))
 
     def drain(self, grace: float) -> None:
         """Take nothing new; after ``grace`` seconds hand over what still runs."""
@@ -182,7 +196,7 @@ class Runtime:
 
     def consuming(self, yes: bool) -> None:
         """Note whether the worker consumes from the broker."""
-        self._consuming_since = time.monotonic() if yes else None
+        self._consuming = yes
 
     def _stop_sessions(self) -> None:
         for session in self.sessions:
@@ -222,13 +236,31 @@ class Runtime:
                 log.debug("alive_not_shown")
             await asyncio.sleep(self.settings.lease / 3)
 
-    def _wake(self, message_id: str, pause: float) -> None:
-        def look() -> None:
-            task = asyncio.ensure_future(self._dispatch_due(message_id))
-            self._background.append(task)
-            task.add_done_callback(self._background.remove)
+    async def _guard(self) -> None:
+        """End a process that has become useless: deaf to a broker that is there, or full of loose threads."""
+        deaf_since = None
+        while True:
+            await asyncio.sleep(1)
+            deaf = not self._consuming and not self._draining and await self._broker_answers()
+            deaf_since = (deaf_since or time.monotonic()) if deaf else None
+            if deaf_since is not None and time.monotonic() - deaf_since > _DEAF:
+                log.critical("not_consuming", extra={"process": self.process_id})
+                os._exit(EXIT_DEAF)
+            if self.runner.loose > self.settings.max_loose and not self._draining:
+                log.critical("too_many_loose_calls", extra={"loose": self.runner.loose})
+                self.drain(self.settings.shutdown_grace)
+                self._loop.call_later(self.settings.shutdown_grace + _DEAF, os._exit, EXIT_LOOSE)
 
-        self._loop.call_later(pause, look)
+    async def _broker_answers(self) -> bool:
+        return await self._queue_length("rounds") is not None
+
+    def _wake(self, message_id: str, pause: float) -> None:
+        self._loop.call_later(pause, lambda: self._spawn(self._dispatch_due(message_id)))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
 
     async def _dispatch_due(self, message_id: str) -> None:
         try:
@@ -239,13 +271,11 @@ class Runtime:
     async def _fetch(self, message_id: str) -> Publication | None:
         return await self._store.publication(message_id, 0)
 
-    def _late(self, context: Any, result: Any) -> None:
-        work = self._store.record_late(context.call_id, result)
-        asyncio.run_coroutine_threadsafe(work, self._loop)
+    def _late(self, context: ToolContext, result: Result) -> None:
+        self._spawn(self._store.record_late(context.call_id, result))
 
-    def _loose(self, context: Any, loose: bool) -> None:
-        work = self._store.mark_loose(context.call_id, self.process_id, loose)
-        asyncio.run_coroutine_threadsafe(work, self._loop)
+    async def _loosened(self, context: ToolContext) -> None:
+        await self._store.mark_loose(context.call_id, self.process_id)
 
     async def _isolate(self, dispatch: Dispatch) -> None:
         child = await asyncio.create_subprocess_exec(
@@ -256,6 +286,5 @@ class Runtime:
 
 def _load_tools(settings: Settings) -> Registry:
     if settings.setup:
-        module, _, function = settings.setup.partition(":")
-        getattr(importlib.import_module(module), function)()
+        call_setup(settings.setup)
     return Registry.load(settings.tool_modules)

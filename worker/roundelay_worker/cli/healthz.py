@@ -9,7 +9,7 @@ from redis.exceptions import RedisError
 from roundelay_worker.cli.checks import connect_redis
 from roundelay_worker.cli.parser import Options
 from roundelay_worker.settings import Settings
-from roundelay_worker.store import Store
+from roundelay_worker.store.store import Store
 from roundelay_worker.store.errors import StoreError
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from roundelay_worker.cli.parser import Options
 from roundelay_worker.settings import Settings
-from roundelay_worker.store import Store
+from roundelay_worker.store.store import Store
 
 _AT_ONCE: Final = 500
 

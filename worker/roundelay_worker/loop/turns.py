@@ -35,12 +35,13 @@ def begin_attempt(state: State, stage: Asking, event: AttemptBegan) -> Step:
     """Let an attempt begin, unless time or tokens forbid it; attempts that vanished are counted too."""
     if event.round != state.round or event.attempt <= stage.attempt:
         return Step(state)
+    forbidden = replace(state, stage=replace(stage, attempt=event.attempt))  # its number is used up all the same
     if stage.closing is None and event.now >= state.soft_deadline:
-        return soft_stop(state, "timed_out", event.now)
+        return soft_stop(forbidden, "timed_out", event.now)
     if stage.closing is not None and event.now >= state.deadline:
         return end_by_summary(state, stage.closing, event.now)
     if stage.closing is None and _too_dear(state, stage, event.estimate):
-        return soft_stop(state, "token_limit", event.now)
+        return soft_stop(forbidden, "token_limit", event.now)
     summarised = limit_closing(state, stage, event.estimate, event.now)
     return summarised or _begun(state, stage, event)
 

@@ -27,18 +27,23 @@ class Arrival:
     queue_timeout: float | None = None
     cancelled: bool = False
     """A cancellation was asked for before the database knew the message: it never starts."""
+    idempotency: str | None = None
+    """The client's idempotency record, kept so that Redis can be given it again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
     """What became of an arrival; ``fresh`` is False if the database had it already.
 
-    ``after`` is the message that it waits for, None if it is ready.
+    ``after`` is the message that it waits for, None if it is ready. ``verdict`` is ``busy`` for one that was
+    to be rejected: it never starts and only has to be ended.
     """
 
     message_id: str
     fresh: bool
+    accepted_at: float
     after: str | None = None
+    verdict: str | None = None
     interrupts: tuple[str, ...] = ()
     """Unfinished messages of the conversation whose cancellation this arrival asked for."""
 
@@ -174,6 +179,8 @@ class Saved:
 
     version: int
     dispatches: tuple[Dispatch, ...] = ()
+    attempt: int = 0
+    """The row's attempt after the save; part of the next fence of an owner that keeps the message."""
 
 
 @dataclass(frozen=True, slots=True)
