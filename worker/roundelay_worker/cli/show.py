@@ -10,8 +10,8 @@ from roundelay_worker.cli.drawing import lines
 from roundelay_worker.cli.parser import Options
 from roundelay_worker.cli.timeline import Span, spans
 from roundelay_worker.settings import Settings
-from roundelay_worker.store.store import Store
 from roundelay_worker.store.records import Publication
+from roundelay_worker.store.store import Store
 
 
 def run(options: Options, env: Mapping[str, str]) -> int:

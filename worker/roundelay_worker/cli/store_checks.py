@@ -8,9 +8,9 @@ from roundelay.names import database_key
 from roundelay_worker.cli.checks import connect_redis
 from roundelay_worker.cli.findings import Finding, fault, note, ok
 from roundelay_worker.settings import Settings
-from roundelay_worker.store.store import Store
 from roundelay_worker.store.errors import StoreError
 from roundelay_worker.store.records import Counts
+from roundelay_worker.store.store import Store
 
 
 async def store_findings(settings: Settings) -> list[Finding]:
