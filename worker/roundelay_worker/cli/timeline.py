@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
 
 from roundelay import Update
 
@@ -17,10 +16,6 @@ class Span:
     start: float
     end: float | None = None
     note: str = ""
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the span as a JSON object."""
-        return {"kind": self.kind, "name": self.name, "start": self.start, "end": self.end, "note": self.note}
 
 
 @dataclass(slots=True)
