@@ -4,6 +4,9 @@ The conversation's row is the lock that accepting and ending share, and it says 
 one statement does it all: the upsert waits for the row and then goes by its newest version, so that a message
 that ends meanwhile is seen; nothing in the statement reads other messages, which after a wait would be read as
 they were before it. Two who accept the same message at once collide on its key, and the second starts over.
+
+A fresh message counts as dispatched when it was submitted: that is when its client sent the task, and where in the
+queue it is to be found, whoever accepts it.
 """
 
 from collections.abc import Sequence
@@ -39,14 +42,17 @@ INSERT INTO roundelay_messages (
     parked, after_message, verdict, cancel_requested_at
 )
 SELECT
-    $1, $2, $3, place.accepted, CAST($4 AS text), CAST($5 AS text), CAST($6 AS double precision), clock.at, clock.at,
-    CAST($6 AS double precision) + CAST($7 AS double precision), CAST({never} AS double precision),
-    CAST($8 AS text), CAST($9 AS bigint), 1, 1, 'messages', clock.at, 1, clock.at,
+    $1, $2, $3, place.accepted, CAST($4 AS text), CAST($5 AS text), clock.sent, clock.at, clock.at,
+    clock.sent + CAST($7 AS double precision), CAST({never} AS double precision),
+    CAST($8 AS text), CAST($9 AS bigint), 1, 1, 'messages', clock.sent, 1, clock.sent,
     place.running <> $1,
     CASE WHEN place.running <> $1 AND NOT CAST($10 AS boolean) THEN place.running END,
     CASE WHEN place.running <> $1 AND CAST($10 AS boolean) THEN 'busy' END,
     CASE WHEN CAST($11 AS boolean) THEN clock.at END
-FROM {place} CROSS JOIN (SELECT {now} AS at) AS clock
+FROM {place} CROSS JOIN (
+    SELECT now.at, CASE WHEN CAST($6 AS double precision) < now.at THEN CAST($6 AS double precision) ELSE now.at END AS sent
+    FROM (SELECT {now} AS at) AS now
+) AS clock
 RETURNING accepted_at, after_message, verdict, parked
 """
 

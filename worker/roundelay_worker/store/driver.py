@@ -8,13 +8,14 @@ effect but its queries.
 Statements are written once, in the words that both databases share, with numbered parameters (``$1``) and
 these marks:
 
-==========  ==========================================  =============================
-mark        PostgreSQL                                  SQLite
-==========  ==========================================  =============================
-``{now}``   seconds since the epoch, the server's       the same, from SQLite's clock
-``{lock}``  ``FOR UPDATE``                              nothing: a writer is alone
-``{skip}``  ``FOR UPDATE SKIP LOCKED``                  nothing
-==========  ==========================================  =============================
+============  ==========================================  ==============================
+mark          PostgreSQL                                  SQLite
+============  ==========================================  ==============================
+``{now}``     seconds since the epoch, the server's       the same, from SQLite's clock
+``{lock}``    ``FOR UPDATE``                              nothing: a writer is alone
+``{skip}``    ``FOR UPDATE SKIP LOCKED``                  nothing
+``{any $1}``  ``= ANY ($1)``, of a list of strings        ``IN (SELECT … json_each($1))``
+============  ==========================================  ==============================
 """
 
 from collections.abc import Callable, Generator, Sequence

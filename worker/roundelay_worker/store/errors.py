@@ -10,6 +10,8 @@
     └── UnsuitableDatabase      this database cannot be used as it is; the text says what to mend
 """
 
+from roundelay_worker.store.records import Unread
+
 
 class StoreError(Exception):
     """Base of everything that the store raises on purpose."""
@@ -30,10 +32,9 @@ class Conflict(StoreError):
 class UnreadableState(StoreError):
     """The stored state belongs to a newer version; the row is left to workers of that version."""
 
-    def __init__(self, message_id: str, state_version: int) -> None:
-        super().__init__(f"message {message_id} has state version {state_version}, newer than this worker knows")
-        self.message_id = message_id
-        self.state_version = state_version
+    def __init__(self, unread: Unread) -> None:
+        super().__init__(f"message {unread.message_id} has state version {unread.state_version}; this worker is older")
+        self.unread = unread
 
 
 class UnsuitableDatabase(StoreError):

@@ -11,11 +11,12 @@ from roundelay_worker.loop.state import STATE_VERSION, CallPlan
 from roundelay_worker.store.codec import CallRow, TurnRow, decoded, decoded_exchange
 from roundelay_worker.store.driver import Driver, Query, Row, Rows, Script
 from roundelay_worker.store.errors import UnreadableState
-from roundelay_worker.store.records import Context, Loaded
+from roundelay_worker.store.records import Context, Loaded, Unread
 
 _COLUMNS: Final = """
     m.id, m.user_id, m.conversation_id, m.submission, m.submitted_at, m.accepted_at, m.version, m.owner, m.attempt,
-    m.dispatch, m.losses, m.head, m.state_version, m.verdict, m.cancel_requested_at, m.answer
+    m.dispatch, m.losses, m.head, m.state_version, m.verdict, m.cancel_requested_at, m.answer,
+    m.round, m.seq, m.started_at, m.deadline
 """
 _EXECUTOR: Final = """
     SELECT executor FROM roundelay_calls
@@ -89,7 +90,7 @@ def _loaded_in_parts(message_id: str) -> Script[Loaded | None]:
 
 def _loaded(row: Row, turns: Rows, calls: Rows) -> Loaded:
     if row["state_version"] > STATE_VERSION:
-        raise UnreadableState(row["id"], row["state_version"])
+        raise UnreadableState(_unread(row))
     return Loaded(
         message_id=row["id"],
         user_id=row["user_id"],
@@ -108,6 +109,22 @@ def _loaded(row: Row, turns: Rows, calls: Rows) -> Loaded:
         answer=row["answer"],
         interrupted_executor=row["executor"],
         executor_dead=bool(row["executor_dead"]),
+    )
+
+
+def _unread(row: Row) -> Unread:
+    return Unread(
+        message_id=row["id"],
+        user_id=row["user_id"],
+        conversation_id=row["conversation_id"],
+        submission=row["submission"],
+        version=row["version"],
+        head=row["head"],
+        state_version=row["state_version"],
+        round=row["round"],
+        seq=row["seq"],
+        started_at=row["started_at"],
+        deadline=row["deadline"],
     )
 
 

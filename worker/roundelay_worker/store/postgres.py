@@ -65,6 +65,7 @@ class _Unknown(Exception):
 @cache
 def render(sql: str) -> str:
     """Return ``sql`` with its marks in PostgreSQL's words."""
+    sql = re.sub(r"\{any \$(\d+)\}", r"= ANY (CAST($\1 AS text[]))", sql)
     return re.sub(r"\{(now|lock|skip)\}", lambda mark: _MARKS[mark[0]], sql)
 
 

@@ -194,18 +194,117 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """What the outbox holds of a message beyond what is known to be published."""
+    """What readers are to be told of a message, and what the hash of its state is made of.
+
+    ``updates`` are (seq, JSON) without a hole; ``first_seq`` is the number of the first, or of the next one
+    if there is none. ``status`` is the word of ``MessageState``.
+    """
 
     message_id: str
+    user_id: str
+    conversation_id: str
+    submitted_at: float
+    status: str
+    round: int
+    seq: int
     updates: tuple[tuple[int, str], ...]
     first_seq: int
     answer: str | None
+    after: str | None = None
     idempotency: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
+class Unread:
+    """A message whose state this version cannot read; all that is needed to end it without reading it."""
+
+    message_id: str
+    user_id: str
+    conversation_id: str
+    submission: str
+    version: int
+    head: str
+    state_version: int
+    round: int
+    seq: int
+    started_at: float | None
+    deadline: float
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxRow:
+    """A submission that a web app left in a transaction of its own."""
+
+    message_id: str
+    submission: str
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineCall:
+    """One call as it was: ``status`` is that of ``CallState``; ``effect`` None if it was saved with its result."""
+
+    name: str
+    arguments: str
+    effect: str | None
+    status: str
+    outcome: str | None
+    is_error: bool
+    result: str | None
+    started_at: float | None
+    finished_at: float | None
+    executor: str | None
+    loose: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineTurn:
+    """One turn as it was; ``input_tokens`` and ``output_tokens`` are None where the provider did not tell."""
+
+    round: int
+    created_at: float
+    text: str
+    finish: str
+    input_tokens: int | None
+    output_tokens: int | None
+    note: str
+    origin: str | None
+    calls: tuple[TimelineCall, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """Everything that ``roundelay show`` prints of a message."""
+
+    message_id: str
+    user_id: str
+    conversation_id: str
+    position: int
+    submission: str
+    status: str
+    submitted_at: float
+    accepted_at: float
+    started_at: float | None
+    claimed_at: float | None
+    progressed_at: float
+    ended_at: float | None
+    deadline: float
+    owner: str | None
+    attempt: int
+    losses: int
+    dispatch: int
+    seq: int
+    published: int
+    verdict: str | None
+    cancel_requested_at: float | None
+    answer: str | None
+    turns: tuple[TimelineTurn, ...]
+    updates: tuple[tuple[int, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Counts:
-    """How many messages stand where; ``running_without_worker`` is an alarm."""
+    """How many messages stand where; ``running_without_worker`` is an alarm, ``ended`` is of the last hour."""
 
     ready: int = 0
     running: int = 0

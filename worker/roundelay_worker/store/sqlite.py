@@ -6,6 +6,7 @@ disk before they count.
 """
 
 import asyncio
+import json
 import re
 import sqlite3
 from collections.abc import Callable
@@ -32,6 +33,7 @@ _MARKS: Final = {"{now}": "((julianday('now') - 2440587.5) * 86400.0)", "{lock}"
 def render(sql: str) -> str:
     """Return ``sql`` with its marks and parameters in SQLite's words."""
     sql = re.sub(r"\{(now|lock|skip)\}", lambda mark: _MARKS[mark[0]], sql)
+    sql = re.sub(r"\{any \$(\d+)\}", r"IN (SELECT value FROM json_each(?\1))", sql)
     return re.sub(r"\$(\d+)", r"?\1", sql)
 
 
@@ -111,7 +113,8 @@ def execute(connection: sqlite3.Connection, query: Query) -> Rows:
         if query.many:
             connection.executemany(render(query.sql), query.args)
             return ()
-        return cast("Rows", connection.execute(render(query.sql), query.args).fetchall())
+        args = tuple([json.dumps(arg) if isinstance(arg, list) else arg for arg in query.args])
+        return cast("Rows", connection.execute(render(query.sql), args).fetchall())
     except sqlite3.Error as exc:
         raise translated(exc) from exc
 

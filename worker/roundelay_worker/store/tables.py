@@ -67,7 +67,8 @@ class Message(_Table, table=True):
     __tablename__ = "roundelay_messages"
     __table_args__ = (
         Index("roundelay_messages_order", "user_id", "conversation_id", "position", unique=True),
-        _partial("roundelay_messages_live", ("begun", "accepted_at"), "ended_at IS NULL"),
+        _partial("roundelay_messages_live", ("begun", "submitted_at"), "ended_at IS NULL"),
+        _partial("roundelay_messages_unfinished", ("user_id", "conversation_id", "position"), "ended_at IS NULL"),
         _partial("roundelay_messages_parked", ("accepted_at",), "parked AND ended_at IS NULL"),
         _partial(
             "roundelay_messages_to_end",

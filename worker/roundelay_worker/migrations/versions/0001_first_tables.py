@@ -85,7 +85,7 @@ def _messages() -> None:
         ["queue_deadline"],
         "queue_deadline IS NOT NULL AND ended_at IS NULL",
     )
-    _partial_index("roundelay_messages_live", "roundelay_messages", ["begun", "accepted_at"], "ended_at IS NULL")
+    _partial_index("roundelay_messages_live", "roundelay_messages", ["begun", "submitted_at"], "ended_at IS NULL")
     op.create_index(
         "roundelay_messages_order", "roundelay_messages", ["user_id", "conversation_id", "position"], unique=True
     )
@@ -95,6 +95,12 @@ def _messages() -> None:
         "roundelay_messages",
         ["accepted_at"],
         "ended_at IS NULL AND (verdict IS NOT NULL OR cancel_requested_at IS NOT NULL)",
+    )
+    _partial_index(
+        "roundelay_messages_unfinished",
+        "roundelay_messages",
+        ["user_id", "conversation_id", "position"],
+        "ended_at IS NULL",
     )
     _partial_index("roundelay_messages_untold", "roundelay_messages", ["accepted_at"], "NOT told")
 
