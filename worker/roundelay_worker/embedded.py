@@ -7,10 +7,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from roundelay.names import DEFAULT_PREFIX
+from roundelay.settings import ADDRESSES
 from roundelay_worker.embedded_child import EmbeddedError, locked, write_private
 from roundelay_worker.embedded_postgres import running_postgres
 from roundelay_worker.embedded_valkey import running_valkey
-from roundelay_worker.settings import ADDRESSES_FILE
+from roundelay_worker.settings import sqlite_url
 
 __all__ = ["Addresses", "EmbeddedError", "announced", "running_services"]
 
@@ -36,22 +37,18 @@ def running_services(home: Path, *, postgres: bool = False) -> Iterator[Addresse
     refusal = f"`roundelay up` already runs on {home}: stop it first, or set ROUNDELAY_HOME to another folder"
     with ExitStack() as stack:
         stack.enter_context(locked(home / "lock", refusal))
-        (home / ADDRESSES_FILE).unlink(missing_ok=True)
+        (home / ADDRESSES).unlink(missing_ok=True)
         url = stack.enter_context(running_valkey(home / "valkey"))
-        database = stack.enter_context(running_postgres(home / "postgres")) if postgres else _sqlite(home)
+        database = stack.enter_context(running_postgres(home / "postgres")) if postgres else sqlite_url(home)
         yield Addresses(url, url, database)
 
 
 @contextmanager
 def announced(home: Path, addresses: Addresses) -> Iterator[None]:
     """Keep the addresses in the home folder, where clients and commands look when no URL is set."""
-    file = home / ADDRESSES_FILE
+    file = home / ADDRESSES
     write_private(file, json.dumps({name: value for name, value in asdict(addresses).items() if value}, indent=2))
     try:
         yield
     finally:
         file.unlink(missing_ok=True)
-
-
-def _sqlite(home: Path) -> str:
-    return f"sqlite:///{home}/roundelay.db"

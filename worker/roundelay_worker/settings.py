@@ -6,16 +6,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
 from roundelay.messages import DEFAULT_MAX_MESSAGE_BYTES, check_model
 from roundelay.names import DEFAULT_PREFIX
+from roundelay.settings import ADDRESSES, broker_of, home
 
 ENV_PREFIX: Final = "ROUNDELAY_"
-ADDRESSES_FILE: Final = "addresses.json"
 
 PROVIDER_NAMES: Final = (
     "openai_api_key",
@@ -58,7 +58,7 @@ def _names(text: Any) -> Any:
 
 def _known_scheme(url: str, schemes: tuple[str, ...]) -> str:
     scheme, colon, _ = url.partition("://")
-    if not colon or scheme.partition("+")[0] not in schemes:
+    if not colon or scheme not in schemes:
         raise ValueError(f"must begin with {', '.join(f'{name}://' for name in schemes)}")
     return url
 
@@ -182,19 +182,22 @@ def variable(field: str) -> str:
 
 def home_folder(env: Mapping[str, str]) -> Path:
     """Return the folder of the default database and of what ``roundelay up`` writes."""
-    return Path(env.get(variable("home")) or "~/.roundelay").expanduser().absolute()
+    return home(env).absolute()
 
 
-def read_addresses(home: Path) -> dict[str, str]:
+def sqlite_url(folder: Path) -> str:
+    """Return the URL of the SQLite file that is the database where no other is named."""
+    return f"sqlite:///{quote(str(folder / 'roundelay.db'))}"
+
+
+def read_addresses(folder: Path) -> dict[str, str]:
     """Return what a running ``roundelay up`` wrote to its home folder; nothing if there is none."""
     try:
-        written = json.loads((home / ADDRESSES_FILE).read_text())
+        written = json.loads((folder / ADDRESSES).read_text())
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as exc:
-        raise SettingsError(
-            (f"{home / ADDRESSES_FILE} cannot be read; remove it, or run `roundelay up` anew",)
-        ) from exc
+        raise SettingsError((f"{folder / ADDRESSES} cannot be read; remove it, or run `roundelay up` anew",)) from exc
     return {name: str(written[name]) for name in _ADDRESS_NAMES if written.get(name)}
 
 
@@ -221,14 +224,9 @@ def _given(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 def _with_defaults(given: dict[str, str]) -> dict[str, str]:
     if "redis_url" in given:
-        given.setdefault("broker_url", _as_broker(given["redis_url"]))
-    given.setdefault("database_url", f"sqlite:///{given['home']}/roundelay.db")
+        given.setdefault("broker_url", broker_of(given["redis_url"]))
+    given.setdefault("database_url", sqlite_url(Path(given["home"])))
     return given
-
-
-def _as_broker(redis_url: str) -> str:
-    scheme, colon, rest = redis_url.partition("://")
-    return f"redis+socket{colon}{rest}" if scheme == "unix" else redis_url
 
 
 def _checked(given: dict[str, str]) -> Settings:

@@ -53,6 +53,7 @@ def test_all_faults_are_told_at_once_each_with_its_variable():
         ("ROUNDELAY_PREFIX", "a/b", "must be 1 to 64 letters"),
         ("ROUNDELAY_REDIS_URL", "localhost:6379", "must begin with redis://"),
         ("ROUNDELAY_DATABASE_URL", "mysql://x", "must begin with sqlite://"),
+        ("ROUNDELAY_DATABASE_URL", "postgresql+asyncpg://x", "must begin with sqlite://"),
         ("ROUNDELAY_BROKER_URL", "rabbit", "must be a URL"),
         ("ROUNDELAY_CHAT_BASE_URL", "localhost:11434", "must begin with http://"),
     ],
@@ -118,7 +119,19 @@ def test_chat_uses_the_openai_pair_only_if_its_own_url_is_unset():
     alone = Settings.from_env({**REDIS, **openai, **own}).endpoint("chat")
 
     assert (borrowed.base_url, borrowed.api_key and borrowed.api_key.get_secret_value()) == ("https://a.example", "a")
-    assert (alone.base_url, alone.api_key) == ("http://127.0.0.1:11434", None)
+    assert (alone.base_url, alone.api_key) == ("http://127.0.0.1:11434/v1", None)
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("http://127.0.0.1:11434", "http://127.0.0.1:11434/v1"),
+        ("http://127.0.0.1:11434/", "http://127.0.0.1:11434/v1"),
+        ("https://models.example/api/v3/", "https://models.example/api/v3"),
+    ],
+)
+def test_a_chat_server_keeps_the_path_it_was_given(given: str, kept: str):
+    assert Settings.from_env({**REDIS, "ROUNDELAY_CHAT_BASE_URL": given}).chat_base_url == kept
 
 
 def test_google_reads_either_name_of_its_key():

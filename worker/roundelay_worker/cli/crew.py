@@ -53,10 +53,16 @@ class Crew:
     """Children in sessions of their own (a Ctrl-C is ours to pass on), which end if we are killed."""
 
     def __init__(
-        self, jobs: Sequence[Job], say: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+        self,
+        jobs: Sequence[Job],
+        say: Callable[[str], None],
+        *,
+        last_words: float = LAST_WORDS,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._members = [_Member(job) for job in jobs]
         self._say = say
+        self._last_words = last_words
         self._clock = clock
 
     @property
@@ -88,7 +94,7 @@ class Crew:
     def stop(self, grace: float) -> None:
         """End every child: warmly within ``grace`` seconds (0: not warmly at all), then hard, at last by force."""
         warm = ((signal.SIGTERM, grace),) if grace else ()
-        for number, patience in (*warm, (signal.SIGQUIT, LAST_WORDS), (signal.SIGKILL, LAST_WORDS)):
+        for number, patience in (*warm, (signal.SIGQUIT, self._last_words), (signal.SIGKILL, LAST_WORDS)):
             self.signal(number)
             if until(lambda: self.all_gone, patience):
                 return

@@ -13,11 +13,11 @@ from typing import Any, Final
 from roundelay import Answer, AnswerTimeout, Client
 from roundelay_worker.cli.ask import await_answer
 from roundelay_worker.cli.crew import Crew
+from roundelay_worker.cli.drawing import drawn, summary
 from roundelay_worker.cli.parser import Options
 from roundelay_worker.cli.programs import worker_jobs
 from roundelay_worker.cli.progress import Progress
-from roundelay_worker.cli.show import summary
-from roundelay_worker.cli.timeline import drawn, spans
+from roundelay_worker.cli.timeline import spans
 from roundelay_worker.cli.up import DEMO_MODEL, environment, logs_folder
 from roundelay_worker.embedded import running_services
 from roundelay_worker.settings import Settings, variable

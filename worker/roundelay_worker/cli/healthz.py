@@ -9,8 +9,8 @@ from redis.exceptions import RedisError
 from roundelay_worker.cli.checks import connect_redis
 from roundelay_worker.cli.parser import Options
 from roundelay_worker.settings import Settings
-from roundelay_worker.store.store import Store
 from roundelay_worker.store.errors import StoreError
+from roundelay_worker.store.store import Store
 
 
 def run(options: Options, env: Mapping[str, str]) -> int:  # noqa: ARG001  # every command is called alike

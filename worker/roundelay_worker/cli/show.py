@@ -3,63 +3,50 @@
 import asyncio
 import json
 import sys
-from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from collections.abc import Mapping
+from dataclasses import asdict
 
 from roundelay import Answer, Update
+from roundelay_worker.cli.drawing import lines
 from roundelay_worker.cli.parser import Options
-from roundelay_worker.cli.timeline import Span, drawn, spans
+from roundelay_worker.cli.timeline import Span, spans
 from roundelay_worker.settings import Settings
+from roundelay_worker.store.records import Timeline
 from roundelay_worker.store.store import Store
-from roundelay_worker.store.records import Publication
 
 
 def run(options: Options, env: Mapping[str, str]) -> int:
     """Show the message; 1 if the database does not know it."""
-    found = asyncio.run(read_publication(Settings.from_env(env), options.message_id))
+    found = asyncio.run(_read(Settings.from_env(env), options.message_id))
     if found is None:
         sys.stderr.write(f"the database knows no message {options.message_id} (not accepted yet, or pruned)\n")
         return 1
     updates = [Update.model_validate_json(body) for _, body in found.updates]
     answer = Answer.model_validate_json(found.answer) if found.answer else None
-    sys.stdout.write(_as_json(spans(updates), answer) if options.json else "\n".join(lines(updates, answer)))
-    sys.stdout.write("\n")
+    told = _as_json(found, spans(updates), answer) if options.json else "\n".join(lines(updates, answer))
+    sys.stdout.write(f"{told}\n")
     return 0
 
 
-async def read_publication(settings: Settings, message_id: str) -> Publication | None:
-    """Return all that a message has told so far."""
+async def _read(settings: Settings, message_id: str) -> Timeline | None:
     store = await Store.open(settings.database_url)
     try:
-        return await store.publication(message_id, 0)
+        return await store.timeline(message_id)
     finally:
         await store.close()
 
 
-def lines(updates: list[Update], answer: Answer | None) -> Iterator[str]:
-    """Yield the lines of a message's timeline."""
-    if updates:
-        running_for = (datetime.now(UTC) - updates[0].at).total_seconds()
-        yield from drawn(spans(updates), None if answer else running_for)
-    if answer is None:
-        yield "not ended yet"
-        return
-    yield summary(answer)
-    yield from (f"not executed: {call.name}" for call in answer.undone)
-    yield from (f"unknown outcome: {call.name}" for call in answer.uncertain)
-    if answer.error:
-        yield f"{answer.error.code}: {answer.error.message}"
-    yield answer.text
-
-
-def summary(answer: Answer) -> str:
-    """Return one line that says how a message ended and what it took."""
-    usage = answer.usage
-    requests = f"{answer.rounds} rounds, {usage.model_calls} model calls, {usage.tool_calls} tool calls"
-    tokens = f"{usage.input_tokens} tokens in, {usage.output_tokens} out"
-    return f"{answer.status.replace('_', ' ')}: {requests}, {tokens}"
-
-
-def _as_json(found: list[Span], answer: Answer | None) -> str:
-    whole = {"spans": [span.as_json() for span in found], "answer": answer.model_dump(mode="json") if answer else None}
+def _as_json(found: Timeline, timed: list[Span], answer: Answer | None) -> str:
+    """Everything that the database has, the calls' arguments and results included: it is the operator who asks."""
+    whole = {
+        "message_id": found.message_id,
+        "conversation_id": found.conversation_id,
+        "user_id": found.user_id,
+        "status": found.status,
+        "owner": found.owner,
+        "losses": found.losses,
+        "spans": [asdict(span) for span in timed],
+        "turns": [asdict(turn) for turn in found.turns],
+        "answer": answer.model_dump(mode="json") if answer else None,
+    }
     return json.dumps(whole, ensure_ascii=False)

@@ -1,6 +1,7 @@
 """The checks of ``roundelay doctor`` that look into the database."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from redis.exceptions import RedisError
 
@@ -8,9 +9,11 @@ from roundelay.names import database_key
 from roundelay_worker.cli.checks import connect_redis
 from roundelay_worker.cli.findings import Finding, fault, note, ok
 from roundelay_worker.settings import Settings
-from roundelay_worker.store.store import Store
 from roundelay_worker.store.errors import StoreError
 from roundelay_worker.store.records import Counts
+from roundelay_worker.store.store import Store
+
+_LONG_READY: Final = 60.0
 
 
 async def store_findings(settings: Settings) -> list[Finding]:
@@ -45,7 +48,10 @@ def _ownership(settings: Settings, database_id: str) -> Iterator[Finding]:
 
 def _counted(counts: Counts) -> Iterator[Finding]:
     standing = f"{counts.running} running, {counts.ready} ready, {counts.postponed} postponed, {counts.parked} waiting"
-    yield ok("messages", f"{standing}, {counts.ended} ended")
+    yield ok("messages", f"{standing}, {counts.ended} ended within the last hour")
+    if counts.oldest_ready is not None and counts.oldest_ready > _LONG_READY:
+        mend = "start more workers, or look at what they say in their logs"
+        yield note("messages", f"the oldest ready one has waited {counts.oldest_ready:.0f} s for a slot", mend)
     if counts.processes == 0:
         yield note("workers", "none is alive", "start `roundelay worker`")
     else:

@@ -3,12 +3,8 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Final
 
 from roundelay import Update
-
-_BAR: Final = 30
-_NAME: Final = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +16,6 @@ class Span:
     start: float
     end: float | None = None
     note: str = ""
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the span as a JSON object."""
-        return {"kind": self.kind, "name": self.name, "start": self.start, "end": self.end, "note": self.note}
 
 
 @dataclass(slots=True)
@@ -102,19 +94,3 @@ def _spans_of(round_: _Round, origin: datetime) -> Iterator[Span]:
 
 def _since(moment: datetime | None, origin: datetime) -> float | None:
     return None if moment is None else round(max(0.0, (moment - origin).total_seconds()), 3)
-
-
-def drawn(found: list[Span], now: float | None = None) -> Iterator[str]:
-    """Yield a line for each span, with a bar on one common scale."""
-    whole = max((span.end or now or span.start for span in found), default=0.0) or 1.0
-    for span in found:
-        end = whole if span.end is None else span.end
-        seconds = f"{end - span.start:8.3f} s" if span.end is not None else "   running"
-        bar = _bar(span.start / whole, end / whole)
-        yield f"{span.name:<{_NAME}.{_NAME}} {seconds:>10} |{bar}| {span.note}".rstrip()
-
-
-def _bar(start: float, end: float) -> str:
-    left = min(_BAR - 1, int(start * _BAR))
-    length = max(1, round((end - start) * _BAR))
-    return f"{' ' * left}{'#' * length}"[:_BAR].ljust(_BAR)
