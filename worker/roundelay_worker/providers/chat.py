@@ -11,7 +11,7 @@ from roundelay_worker.providers.chat_request import ChatTarget, body_of
 from roundelay_worker.providers.chat_servers import server_of
 from roundelay_worker.providers.reading import BodyReader
 from roundelay_worker.providers.transport import HttpRequest, HttpTransport
-from roundelay_worker.providers.urls import trimmed
+from roundelay_worker.providers.urls import key_headers, trimmed
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
 _PATH: Final = "/chat/completions"
@@ -25,15 +25,12 @@ class ChatProvider:
 
     def __init__(self, model: str, base_url: str, api_key: str, transport: HttpTransport) -> None:
         parts = urlsplit(trimmed(base_url))
-        base = urlunsplit(parts._replace(path=parts.path.rstrip("/").removesuffix(_PATH), query=""))
+        base = trimmed(urlunsplit(parts._replace(query="")), (_PATH.lstrip("/"),))
         if base == "https://api.openai.com":
             base = OPENAI_URL
         self._url = f"{base}{_PATH}?{parts.query}" if parts.query else f"{base}{_PATH}"
         self._target = ChatTarget(model=model, origin=f"chat:{model}@{base}", server=server_of(base))
-        self._headers = {"content-type": "application/json", "accept": "text/event-stream, application/json"}
-        if api_key:
-            bearer = self._target.server.key_header == "authorization"
-            self._headers[self._target.server.key_header] = f"Bearer {api_key}" if bearer else api_key
+        self._headers = key_headers(self._target.server.key_header, api_key)
         self._transport = transport
 
     @property

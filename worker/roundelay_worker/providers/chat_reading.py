@@ -22,6 +22,7 @@ from roundelay_worker.providers.reading import (
     unreadable,
 )
 from roundelay_worker.providers.thoughts import ThoughtFilter, without_thoughts
+from roundelay_worker.providers.usage import read_usage
 
 FINISHES: Final[dict[str, Finish]] = {
     "": "complete",
@@ -276,26 +277,3 @@ def _old_call(function: object) -> Iterator[dict[str, Any]]:
 
 def _dicts(value: object) -> list[dict[str, Any]]:
     return [part for part in value if isinstance(part, dict)] if isinstance(value, list) else []
-
-
-def read_usage(usage: Mapping[str, Any]) -> TurnUsage | None:
-    """Return the tokens; servers that count reasoning beside the output (x.ai) are told by their total."""
-    cached = _count(_inner(usage, "prompt_tokens_details"), "cached_tokens")
-    reasoning = _count(_inner(usage, "completion_tokens_details"), "reasoning_tokens")
-    given, written = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
-    if reasoning and _count(usage, "total_tokens") == given + written + reasoning:
-        written += reasoning
-    if not given and not written:
-        return None
-    cached = cached or _count(usage, "prompt_cache_hit_tokens") or _count(usage, "cached_tokens")
-    return TurnUsage(input_tokens=given, output_tokens=written, cached_tokens=cached, reasoning_tokens=reasoning)
-
-
-def _inner(usage: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    inner = usage.get(key)
-    return inner if isinstance(inner, dict) else {}
-
-
-def _count(usage: Mapping[str, Any], key: str) -> int:
-    value = usage.get(key)
-    return int(value) if isinstance(value, int | float) and 0 < value < 2**53 else 0

@@ -1,6 +1,5 @@
 """A neutral request written as a Chat Completions request; pure."""
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -8,12 +7,12 @@ from typing import Any, Final
 
 import orjson
 
-from roundelay_worker.loop.history import AssistantText, Call, Exchange, Turn, UserText
+from roundelay_worker.loop.history import AssistantText, Exchange, Turn, UserText
 from roundelay_worker.providers.base import ModelRequest, Repair, ToolSpec
 from roundelay_worker.providers.chat_servers import Limit, Server
 from roundelay_worker.providers.encoding import encode, verbatim
 from roundelay_worker.providers.schema import portable_schema
-from roundelay_worker.providers.wire_ids import wire_ids
+from roundelay_worker.providers.wire_ids import wire_ids, wire_name
 
 Message = dict[str, Any] | orjson.Fragment
 
@@ -22,7 +21,6 @@ NO_OUTPUT: Final = "(no output)"
 
 _GO_ON: Final = "Please go on."
 _BRIDGE: Final = "OK."
-_NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9_-]")
 _REASONING_FIELDS: Final = ("reasoning", "thinking", "thought")
 _NEVER_DROPPED: Final = frozenset({"model", "messages", "tools", "stream", "max_output_tokens"})
 
@@ -179,18 +177,18 @@ def _assistant(turn: Turn, ids: tuple[str, ...], target: ChatTarget, repairs: fr
         return _mended(_rebuilt(turn, ids), target.server, repairs)
     changes = {"drop_reasoning", "add:reasoning_content", "content:empty"} & repairs
     same_ids = all(call.wire_id == call_id for call, call_id in zip(turn.calls, ids, strict=True))
-    if same_ids and not changes and all(_is_name(call.name) for call in turn.calls):
+    if same_ids and not changes and all(wire_name(call.name) == call.name for call in turn.calls):
         return verbatim(turn.native.blocks)
     message: dict[str, Any] = orjson.loads(turn.native.blocks)
     for written, call, call_id in zip(message.get("tool_calls", ()), turn.calls, ids, strict=True):
         written["id"] = call_id
-        written["function"]["name"] = wire_name(call)
+        written["function"]["name"] = wire_name(call.name)
     return _mended(message, target.server, repairs)
 
 
 def _rebuilt(turn: Turn, ids: tuple[str, ...]) -> dict[str, Any]:
     calls = [
-        {"id": call_id, "type": "function", "function": {"name": wire_name(call), "arguments": call.arguments}}
+        {"id": call_id, "type": "function", "function": {"name": wire_name(call.name), "arguments": call.arguments}}
         for call, call_id in zip(turn.calls, ids, strict=True)
     ]
     return {"role": "assistant", "content": turn.text or None, "tool_calls": calls}
@@ -214,12 +212,3 @@ def without_reasoning(message: Mapping[str, Any]) -> dict[str, Any]:
     if "tool_calls" in kept:
         kept["tool_calls"] = [{k: v for k, v in call.items() if k != "extra_content"} for call in kept["tool_calls"]]
     return kept
-
-
-def wire_name(call: Call) -> str:
-    """Return the call's name as a history may hold it, whatever the model made up."""
-    return call.name if _is_name(call.name) else _NOT_IN_NAMES.sub("_", call.name)[:64] or "unnamed"
-
-
-def _is_name(name: str) -> bool:
-    return 0 < len(name) <= 64 and not _NOT_IN_NAMES.search(name)  # noqa: PLR2004 - OpenAI's longest name

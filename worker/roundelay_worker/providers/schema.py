@@ -101,9 +101,7 @@ class _Tool:
         """Return the schema with references written out and arrays completed; ``path`` is the references passed."""
         self._size += 1
         if depth > _DEEPEST or self._size > _LARGEST:
-            raise self._refusal(
-                f"its schema has more than {_DEEPEST} levels or {_LARGEST} parts, references written out"
-            )
+            raise self._refusal(f"its schema has more than {_DEEPEST} levels or {_LARGEST} parts in all")
         if isinstance(reference := schema.get("$ref"), str):
             beside = {key: value for key, value in schema.items() if key != "$ref"}
             return {**self._resolved(reference, path, depth), **self._rewrite(beside, path, depth + 1)}

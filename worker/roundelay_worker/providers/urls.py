@@ -1,4 +1,4 @@
-"""Base URLs as people write them."""
+"""Base URLs and keys as people write them."""
 
 from collections.abc import Collection
 
@@ -17,3 +17,11 @@ def trimmed(base_url: str, versions: Collection[str] = ()) -> str:
         if url.endswith(f"/{version}"):
             return url.removesuffix(f"/{version}").rstrip("/")
     return url
+
+
+def key_headers(name: str, api_key: str) -> dict[str, str]:
+    """Return the headers of every request, with the key, if there is one, as ``authorization`` or as it stands."""
+    headers = {"content-type": "application/json", "accept": "text/event-stream, application/json"}
+    if key := api_key.strip():
+        headers[name] = f"Bearer {key}" if name == "authorization" else key
+    return headers

@@ -1,4 +1,4 @@
-"""Ids of calls as a provider accepts them: never empty, within its alphabet and length, unique in a request."""
+"""Ids and names of calls as providers accept them: never empty, within alphabet and length, ids unique in a request."""
 
 import re
 from dataclasses import dataclass
@@ -8,6 +8,8 @@ from typing import Final
 from roundelay_worker.loop.history import Exchange, History
 
 _SAFE: Final = re.compile(r"[A-Za-z0-9_-]+\Z")
+_NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9_-]")
+_LONGEST_NAME: Final = 64
 _ALPHANUMERIC: Final = re.compile(r"[A-Za-z0-9]+\Z")
 
 
@@ -54,3 +56,8 @@ def _unique(wire_id: str, rule: IdRule, used: set[str], seen: dict[str, int]) ->
         chosen = rule.made(f"{wire_id}#{seen[wire_id]}")
     used.add(chosen)
     return chosen
+
+
+def wire_name(name: str) -> str:
+    """Return a call's name as every history may hold it, whatever the model made up."""
+    return _NOT_IN_NAMES.sub("_", name)[:_LONGEST_NAME] or "unnamed"
