@@ -263,7 +263,7 @@ def test_thoughts_are_progress_and_never_text():
 def test_a_signature_on_an_empty_text_at_the_end_is_kept_and_an_empty_text_without_one_is_not():
     signed = {"text": "", "thoughtSignature": "c2ln"}
 
-    turn = read(chunk({"text": "Hello"}), chunk({"text": ""}), chunk(signed, reason="STOP"))
+    turn = read(chunk({"text": "Hello"}), chunk({"text": ""}, {}), chunk(signed, reason="STOP"))
 
     assert json.loads(turn.native.blocks) == [{"text": "Hello"}, signed]
 
