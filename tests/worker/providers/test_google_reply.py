@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from roundelay_worker.loop.history import Call, Exchange, Result, Turn, TurnUsage, UserText
@@ -13,6 +13,7 @@ from roundelay_worker.providers.google_reply import FINISHES, GenerationAssembly
 from roundelay_worker.providers.google_request import to_request
 from roundelay_worker.providers.reading import ALIVE, NOTHING, BodyReader, Piece, TextPiece, Thinking
 
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
 MODEL = "gemini-3-pro-preview"
 ORIGIN = f"google:{MODEL}@https://generativelanguage.googleapis.com"
 LOOK = ToolSpec("look", "Looks.", {"type": "object", "properties": {"at": {"type": "string"}}})
@@ -268,6 +269,7 @@ def test_a_signature_on_an_empty_text_at_the_end_is_kept_and_an_empty_text_witho
     assert json.loads(turn.native.blocks) == [{"text": "Hello"}, signed]
 
 
+@PATIENT
 @given(st.dictionaries(st.text(), st.text() | st.integers() | st.none() | st.lists(st.text())))
 def test_unknown_parts_and_fields_survive_reading_and_asking_again(fields):
     unknown = {**fields, "brandNew": {"a": 1.5}, "functionCall": CALLED["functionCall"]}

@@ -5,13 +5,14 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from roundelay_worker.loop.history import AssistantText, Call, Exchange, History, Native, Result, Turn, UserText
 from roundelay_worker.providers.base import ModelRequest, ToolSpec
 from roundelay_worker.providers.google_request import UNSIGNED, body_of, to_request
 
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
 MODEL = "gemini-3-pro-preview"
 ORIGIN = f"google:{MODEL}@https://generativelanguage.googleapis.com"
 LOOK = ToolSpec("look", "Looks.", {"type": "object", "properties": {"at": {"type": "string"}}})
@@ -106,6 +107,7 @@ def test_own_parts_go_back_byte_for_byte_signatures_on_empty_texts_included():
     assert raw.encode() in body_of(request, MODEL, ORIGIN)
 
 
+@PATIENT
 @given(st.text(), st.dictionaries(st.text(), st.text()))
 def test_signatures_and_unknown_fields_survive_storage_and_go_back_unchanged(signature, fields):
     exchange = own(called(**{**fields, "functionCall": called()["functionCall"], "thoughtSignature": signature}))

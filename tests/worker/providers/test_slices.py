@@ -3,11 +3,12 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from roundelay_worker.providers.slices import elements, members, object_of, parsed, with_member
 
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
@@ -16,6 +17,7 @@ VALUES = st.recursive(
 LAYOUTS = st.fixed_dictionaries({"indent": st.none() | st.integers(0, 2), "ensure_ascii": st.booleans()})
 
 
+@PATIENT
 @given(st.dictionaries(st.text(), VALUES), LAYOUTS)
 def test_the_members_of_an_object_are_its_own_text(value, layout):
     text = f" {json.dumps(value, **layout)}\n"
@@ -26,6 +28,7 @@ def test_the_members_of_an_object_are_its_own_text(value, layout):
     assert all(part in text for part in found.values())
 
 
+@PATIENT
 @given(st.lists(VALUES), LAYOUTS)
 def test_the_elements_of_an_array_are_its_own_text(value, layout):
     text = f"\t{json.dumps(value, **layout)} "
@@ -36,6 +39,7 @@ def test_the_elements_of_an_array_are_its_own_text(value, layout):
     assert all(part in text for part in found)
 
 
+@PATIENT
 @given(st.dictionaries(st.text(), VALUES, min_size=1), VALUES)
 def test_one_member_is_changed_and_the_others_keep_their_text(value, new):
     name = next(iter(value))
