@@ -78,23 +78,26 @@ def test_a_timeout_before_the_tool_has_begun_is_certain():
     assert (outcome.code, outcome.uncertain) == ("timed_out", False)
 
 
-@pytest.mark.parametrize("how", ["hang", "spin", "escape"])
-def test_at_its_timeout_a_tool_dies_with_everything_it_started(tmp_path, how):
-    journal = tmp_path / "journal"
+def test_at_its_timeout_a_tool_dies_with_everything_it_started(tmp_path):
+    journals = {how: tmp_path / how for how in ("hang", "spin")}
 
     async def scenario():
         runner = ToolRunner()
-        running = asyncio.create_task(run_with(runner, sample_tools.isolated_family, 3, journal=str(journal), how=how))
-        await until(lambda: is_ready(journal))
-        alive = [is_alive(pid) for pid in family_in(journal)]
-        outcome = await running
+        running = [
+            asyncio.create_task(run_with(runner, sample_tools.isolated_family, 5, journal=str(journal), how=how))
+            for how, journal in journals.items()
+        ]
+        await until(lambda: all(map(is_ready, journals.values())))
+        family = [pid for journal in journals.values() for pid in family_in(journal)]
+        alive = [is_alive(pid) for pid in family]
+        outcomes = await asyncio.gather(*running)
+        dead = [not is_alive(pid) for pid in family]
         await runner.aclose()
-        return alive, outcome, [is_alive(pid) for pid in family_in(journal)]
+        return alive, outcomes, dead
 
-    before, outcome, after = asyncio.run(scenario())
-    assert before == [True] * 4
-    assert (outcome.code, outcome.uncertain) == ("outcome_unknown", True)
-    assert after == [False] * 4
+    alive, outcomes, dead = asyncio.run(scenario())
+    assert alive == dead == [True] * 8
+    assert [(o.code, o.uncertain) for o in outcomes] == [("outcome_unknown", True)] * 2
 
 
 @pytest.mark.parametrize(("how", "code"), [("return", ""), ("die", "outcome_unknown")])
