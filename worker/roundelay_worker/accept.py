@@ -7,7 +7,7 @@ after the database has them.
 
 import logging
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import redis.asyncio as aioredis
 from pydantic import ValidationError
@@ -131,7 +131,7 @@ class Acceptor:
     async def overdue(self, older_than: float, limit: int) -> list[str]:
         """Return the ids in the inbox since before ``older_than`` (Redis' clock), oldest first."""
         found = await self._redis.zrangebyscore(inbox_key(self._prefix), "-inf", older_than, start=0, num=limit)
-        return [_text(message_id) for message_id in list(found)]
+        return [_text(message_id) for message_id in cast("list[bytes | str]", found)]
 
     async def forget(self, message_id: str) -> None:
         """Drop an inbox entry whose record is gone, because the database has the message."""
