@@ -1,0 +1,65 @@
+"""Roundelay itself: ``roundelay worker`` as a user starts it, fed through ``roundelay.Client``."""
+
+import sys
+from pathlib import Path
+
+import redis
+from roundelay import Client, names
+
+from bench.script import Conversation
+from bench.system import Count, Place, System
+
+COMMAND = str(Path(sys.executable).with_name("roundelay"))
+
+
+class Roundelay(System):
+    """This project."""
+
+    name = "roundelay"
+    label = "Roundelay"
+    note = "`roundelay worker --processes 2 --concurrency 500`, replies streamed, updates and answer on Redis"
+    packages = ("roundelay", "celery", "redis", "asyncpg", "sqlmodel", "aiohttp")
+    client_import = "import roundelay"
+
+    def __init__(self, place: Place) -> None:
+        self.ids: dict[str, str] = {}
+        super().__init__(place)
+        self.client = Client(redis_url=place.redis_url)
+
+    def environment(self) -> dict[str, str]:
+        """Return Roundelay's settings; all else is default."""
+        return {
+            "ROUNDELAY_REDIS_URL": self.place.redis_url,
+            "ROUNDELAY_DATABASE_URL": self.place.database_url,
+            "ROUNDELAY_MODEL": "chat:mock",
+            "ROUNDELAY_CHAT_BASE_URL": self.place.model_url,
+            "ROUNDELAY_CHAT_API_KEY": "mock",
+            "ROUNDELAY_TOOL_MODULES": "bench.systems.ours_tools",
+            "PYTHONPATH": str(Path(__file__).parent.parent.parent),
+        }
+
+    def commands(self) -> list[list[str]]:
+        """Return the worker and, when watched, Flower."""
+        size = ["--processes", str(self.place.processes), "--concurrency", str(self.place.concurrency)]
+        worker = [COMMAND, "worker", *size]
+        return [[*worker, "-E"], [COMMAND, "flower"]] if self.place.watched else [worker]
+
+    def worker_roots(self) -> int:
+        """Count the worker only."""
+        return 1
+
+    def submit(self, conversation: Conversation) -> None:
+        """Submit the message in a conversation of its own, with the one tool that all systems have."""
+        rounds = max(conversation.script.rounds, 1)
+        job = self.client.submit(
+            conversation.text, conversation_id=conversation.id, tools=["lookup"], max_rounds=rounds
+        )
+        self.ids[conversation.id] = job.message_id
+
+    def ended(self, ids: list[str], count: Count) -> int:
+        """Return for how many the final answer lies on Redis, where the web app finds it."""
+        del count
+        with redis.Redis.from_url(self.place.redis_url) as client, client.pipeline(transaction=False) as pipe:
+            for name in ids:
+                pipe.exists(names.answer_key(names.DEFAULT_PREFIX, self.ids[name]))
+            return sum(pipe.execute())
