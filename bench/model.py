@@ -76,7 +76,9 @@ class Model:
             self._get(f"/wait/{finished}", timeout)
         except TimeoutError as exc:
             calls, done = self.counts()
-            raise StillRunning(f"{done} of {finished} conversations finished in {timeout:.0f} s, {calls} calls") from exc
+            raise StillRunning(
+                f"{done} of {finished} conversations finished in {timeout:.0f} s, {calls} calls"
+            ) from exc
 
     def records(self) -> dict[str, list[Call]]:
         """Return the calls of each conversation in the order of their answers."""

@@ -1,8 +1,12 @@
-"""PostgreSQL and Valkey for one run, with the settings they ship with (PostgreSQL: fsync on; Valkey: append-only, every second)."""
+"""PostgreSQL and Valkey for one run.
+
+PostgreSQL has the settings it ships with, fsync among them; Valkey is append-only, flushed every second.
+"""
 
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -34,14 +38,19 @@ class Services:
         return f"postgresql://postgres@127.0.0.1:{self.postgres_port}/{name}"
 
     def fresh_database(self, name: str) -> str:
-        """Return the address of an empty database of that name, with an emptied Redis beside it."""
+        """Return the address of an empty database of that name."""
         with psycopg.connect(self.database_url("postgres"), autocommit=True) as connection:
             connection.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
             connection.execute(f'CREATE DATABASE "{name}"')
             connection.execute("CHECKPOINT")
-        with redis.Redis.from_url(self.redis_url) as client:
-            client.flushall()
         return self.database_url(name)
+
+    def fresh_redis(self, number: int) -> str:
+        """Return the address of one of the 16 logical databases of Redis, emptied."""
+        url = f"{self.redis_url}/{number % 16}"
+        with redis.Redis.from_url(url) as client:
+            client.flushdb()
+        return url
 
     def drop_database(self, name: str) -> None:
         """Remove a database, with whoever is connected to it."""
@@ -49,16 +58,9 @@ class Services:
             connection.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
     def written_bytes(self) -> int:
-        """Return how many bytes of write-ahead log PostgreSQL has written."""
+        """Return the bytes of write-ahead log that PostgreSQL has written."""
         with psycopg.connect(self.database_url("postgres")) as connection:
             row = connection.execute("SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')").fetchone()
-        assert row is not None
-        return int(row[0])
-
-    def database_bytes(self, name: str) -> int:
-        """Return the size of a database."""
-        with psycopg.connect(self.database_url("postgres")) as connection:
-            row = connection.execute("SELECT pg_database_size(%s)", [name]).fetchone()
         assert row is not None
         return int(row[0])
 
@@ -98,7 +100,7 @@ def postgres(port: int, folder: Path) -> Iterator[None]:
         await_postgres(port)
         yield
     finally:
-        running.terminate()
+        running.send_signal(signal.SIGINT)  # PostgreSQL's fast shutdown; SIGTERM waits for clients
         running.wait(30)
 
 
@@ -127,6 +129,6 @@ def services() -> Iterator[Services]:
             postgres(port, folder),
             ValkeyServer(data_dir=folder / "valkey", appendonly="yes", save="") as valkey,
         ):
-            yield Services(port, f"{valkey.connection_url}/0")
+            yield Services(port, valkey.connection_url)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -16,6 +16,7 @@ from bench.system import Place, System
 
 WARM_UP = Script(rounds=3)
 NUMBERS = count()
+STAGES = count()
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,6 @@ class Stage:
     workers: Workers
     model: Model
     services: Services
-    database: str
 
     def conversations(self, number: int, script: Script) -> list[Conversation]:
         """Return new conversations with ids of their own."""
@@ -73,12 +73,12 @@ class Stage:
 @contextmanager
 def staged(kind: type[System], setting: Setting, services: Services, model: Model) -> Iterator[Stage]:
     """Start a system on an empty database and warm its processes up; end it all at the exit."""
-    database = f"bench_{kind.name}_{next(NUMBERS)}"
-    url = services.fresh_database(database)
-    place = Place(url, services.redis_url, model.url, setting.processes, setting.concurrency, setting.watched)
-    system = kind(place)
+    number = next(STAGES)
+    database = f"bench_{number}"
+    urls = services.fresh_database(database), services.fresh_redis(number)
+    system = kind(Place(*urls, model.url, setting.processes, setting.concurrency, setting.watched))
     workers = Workers([root.pid for root in system.roots[: system.worker_roots()]])
-    stage = Stage(system, workers, model, services, database)
+    stage = Stage(system, workers, model, services)
     try:
         warm_up(stage)
         yield stage

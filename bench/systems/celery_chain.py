@@ -15,8 +15,8 @@ from typing import Any
 import httpx
 import redis
 from celery import Celery
-from sqlalchemy import JSON, Column, Engine
-from sqlmodel import Field, Session, SQLModel, create_engine, select
+from sqlalchemy import JSON, Column, Engine, insert, update
+from sqlmodel import Field, Session, SQLModel, col, create_engine, select
 
 from bench.script import Conversation
 from bench.system import Place, System
@@ -56,7 +56,9 @@ class Entry(SQLModel, table=True):
     content: dict[str, Any] = Field(sa_column=Column(JSON, nullable=False))
 
 
-engine: Engine = create_engine(DATABASE_URL or "sqlite://", **({"pool_size": 20, "max_overflow": 0} if DATABASE_URL else {}))
+POOL = {"pool_size": 20, "max_overflow": 0} if DATABASE_URL else {}
+
+engine: Engine = create_engine(DATABASE_URL or "sqlite://", **POOL)
 progress = redis.Redis(connection_pool=redis.BlockingConnectionPool.from_url(REDIS_URL, max_connections=20, timeout=60))
 tls = ssl.create_default_context()
 local = threading.local()
@@ -74,8 +76,10 @@ def load(message_id: str) -> tuple[int, list[dict[str, Any]]]:
     """Return the round that is due and the history so far."""
     with Session(engine) as session:
         message = session.get_one(Message, message_id)
-        entries = session.exec(select(Entry).where(Entry.message_id == message_id).order_by(Entry.position)).all()  # type: ignore[arg-type]
-        return message.round, [{"role": "user", "content": message.text}, *(entry.content for entry in entries)]
+        contents = session.exec(
+            select(Entry.content).where(Entry.message_id == message_id).order_by(col(Entry.position))
+        )
+        return message.round, [{"role": "user", "content": message.text}, *contents]
 
 
 def ask(history: list[dict[str, Any]]) -> dict[str, Any]:
@@ -91,14 +95,17 @@ def run(call: dict[str, Any]) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": call["id"], "content": result}
 
 
-def save(message_id: str, position: int, entries: list[dict[str, Any]], answer: str | None) -> None:
+def save(message_id: str, number: int, position: int, entries: list[dict[str, Any]], answer: str | None) -> None:
     """Save a turn with its results, in one commit."""
+    status = "running" if answer is None else "answered"
+    rows = [
+        {"message_id": message_id, "position": position + place, "content": entry}
+        for place, entry in enumerate(entries)
+    ]
     with Session(engine) as session:
-        message = session.get_one(Message, message_id)
-        message.round += 1
-        message.status, message.answer = ("running", None) if answer is None else ("answered", answer)
-        session.add_all(
-            Entry(message_id=message_id, position=position + place, content=entry) for place, entry in enumerate(entries)
+        session.execute(insert(Entry), rows)
+        session.execute(
+            update(Message).where(col(Message.id) == message_id).values(round=number + 1, status=status, answer=answer)
         )
         session.commit()
 
@@ -112,7 +119,7 @@ def step(message_id: str, number: int) -> None:
     turn = ask(history)
     calls = turn.get("tool_calls") or []
     answer = None if calls else turn["content"]
-    save(message_id, len(history), [turn, *map(run, calls)], answer)
+    save(message_id, number, len(history), [turn, *map(run, calls)], answer)
     progress.publish(f"progress:{message_id}", json.dumps({"round": number, "answer": answer}))
     if answer is None:
         step.delay(message_id, number + 1)
@@ -126,7 +133,7 @@ class CeleryChain(System):
     note = "one task a round, SQLModel on psycopg, one httpx client a thread, threads pool, late acks, prefetch 1"
     packages = ("celery", "redis", "sqlmodel", "sqlalchemy", "psycopg", "httpx")
     ended_query = "SELECT count(*) FROM message WHERE status = 'answered' AND id = ANY(%s)"
-    client_import = "import celery, redis, sqlmodel; celery.Celery(broker='redis://').connection"
+    client_import = "import celery, redis; celery.Celery(broker='redis://').connection"
 
     def __init__(self, place: Place) -> None:
         self.engine = create_engine(place.database_url.replace("postgresql://", "postgresql+psycopg://"))

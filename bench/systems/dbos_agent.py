@@ -19,7 +19,9 @@ QUEUE = "messages"
 POLLING_SECONDS = 0.1
 """DBOS ships with 1 s; a tenth brings the first model request forward."""
 
-model = OpenAIChatModel("mock", provider=OpenAIProvider(base_url=os.environ.get("BENCH_MODEL_URL", "http://0/v1"), api_key="mock"))
+MODEL_URL = os.environ.get("BENCH_MODEL_URL", "http://127.0.0.1/v1")
+
+model = OpenAIChatModel("mock", provider=OpenAIProvider(base_url=MODEL_URL, api_key="mock"))
 agent = Agent(model, name="bench", capabilities=[DBOSDurability()])
 
 
@@ -79,7 +81,8 @@ class Dbos(System):
 
     def commands(self) -> list[list[str]]:
         """Return one program per process."""
-        return [[sys.executable, "-m", "bench.systems.dbos_agent", str(number)] for number in range(self.place.processes)]
+        program = [sys.executable, "-m", "bench.systems.dbos_agent"]
+        return [[*program, str(number)] for number in range(self.place.processes)]
 
     def submit(self, conversation: Conversation) -> None:
         """Enqueue the workflow as a web app does."""

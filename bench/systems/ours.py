@@ -1,13 +1,16 @@
 """Roundelay itself: ``roundelay worker`` as a user starts it, fed through ``roundelay.Client``."""
 
+import asyncio
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from time import monotonic
 
 import redis
-from roundelay import Client, names
 
 from bench.script import Conversation
 from bench.system import Count, Place, System
+from roundelay import AsyncClient, Client, names
 
 COMMAND = str(Path(sys.executable).with_name("roundelay"))
 
@@ -55,6 +58,20 @@ class Roundelay(System):
             conversation.text, conversation_id=conversation.id, tools=["lookup"], max_rounds=rounds
         )
         self.ids[conversation.id] = job.message_id
+
+    async def first_words(self, conversations: Sequence[Conversation]) -> dict[str, float]:
+        """Follow each message from one client process, as a web server with that many readers does."""
+        async with AsyncClient(redis_url=self.place.redis_url) as client:
+
+            async def one(conversation: Conversation) -> tuple[str, float]:
+                job = await client.submit(conversation.text, conversation_id=conversation.id, tools=["lookup"])
+                seen = 0.0
+                async for update in job.follow():
+                    if not seen and update.kind == "text_delta":
+                        seen = monotonic()
+                return conversation.id, seen
+
+            return dict(await asyncio.gather(*map(one, conversations)))
 
     def ended(self, ids: list[str], count: Count) -> int:
         """Return for how many the final answer lies on Redis, where the web app finds it."""

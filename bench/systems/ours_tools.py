@@ -1,8 +1,7 @@
 """The one tool, as Roundelay's users write it."""
 
-from roundelay_worker import tool
-
 from bench import tools
+from roundelay_worker import tool
 
 
 @tool(effect="read")
