@@ -38,7 +38,7 @@ def main() -> int:
     if asked.only_page:
         publish(Results.load(asked.results), kinds)
         return 0
-    with services() as servers:
+    with services(in_memory=asked.short) as servers:
         if asked.short:
             return short(servers, save=asked.save_baseline)
         results = Results()

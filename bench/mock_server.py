@@ -8,6 +8,7 @@ machine share. Besides the model's route it serves ``/counts``, ``/wait/{finishe
 import asyncio
 import sys
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from time import monotonic
 
@@ -86,7 +87,7 @@ def plain_reply(conversation: Conversation, turn: int) -> bytes:
     return PLAIN % (len(body), body)
 
 
-def event(delta: dict[str, object], finish: str | None = None) -> bytes:
+def event(delta: Mapping[str, object], finish: str | None = None) -> bytes:
     """Return one server-sent event with a piece of a reply."""
     choice = {"index": 0, "delta": delta, "finish_reason": finish}
     return b"data: " + orjson.dumps(CHUNK_HEAD | {"choices": [choice]}) + b"\n\n"

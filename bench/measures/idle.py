@@ -10,7 +10,7 @@ PAGE = 50_000
 
 
 def idle(stage: Stage, conversations: int = 20) -> dict[str, float]:
-    """Return the gap per round and the time from submit to the first model request, in ms."""
+    """Return the gap per round, the time from submit to the first model request, and one commit's time, in ms."""
     rounds: list[float] = []
     firsts: list[float] = []
     for conversation in stage.conversations(conversations, Script()):
@@ -22,6 +22,7 @@ def idle(stage: Stage, conversations: int = 20) -> dict[str, float]:
         "gap_p50_ms": 1e3 * percentile(rounds, 50),
         "gap_p95_ms": 1e3 * percentile(rounds, 95),
         "first_request_p50_ms": 1e3 * percentile(firsts, 50),
+        "commit_ms": 1e3 * stage.services.commit_seconds(),
     }
 
 

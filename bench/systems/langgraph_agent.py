@@ -5,6 +5,7 @@ import os
 
 import uvloop
 from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.postgres import PostgresSaver
@@ -15,6 +16,7 @@ from langgraph.prebuilt import ToolNode, tools_condition
 from psycopg import AsyncConnection
 from psycopg.rows import DictRow, dict_row
 from psycopg_pool import AsyncConnectionPool
+from pydantic import SecretStr
 
 from bench import tools
 from bench.system import InProcess
@@ -52,10 +54,12 @@ async def lookup(topic: str, size: int) -> str:
 
 def build(saver: AsyncPostgresSaver) -> CompiledStateGraph[MessagesState, None, MessagesState, MessagesState]:
     """Return the graph."""
-    model = ChatOpenAI(model="mock", base_url=os.environ["BENCH_MODEL_URL"], api_key="mock").bind_tools([lookup])  # type: ignore[arg-type]
+    model = ChatOpenAI(model="mock", base_url=os.environ["BENCH_MODEL_URL"], api_key=SecretStr("mock"))
+
+    bound = model.bind_tools([lookup])
 
     async def ask(state: MessagesState) -> dict[str, list[BaseMessage]]:
-        return {"messages": [await model.ainvoke(state["messages"])]}
+        return {"messages": [await bound.ainvoke(state["messages"])]}
 
     graph = StateGraph(MessagesState)
     graph.add_node("model", ask)
@@ -79,8 +83,8 @@ async def main() -> None:
         graph = build(AsyncPostgresSaver(pool))
 
         async def answer(name: str, text: str) -> None:
-            config = {"configurable": {"thread_id": name}, "recursion_limit": 1_000}
-            await graph.ainvoke({"messages": [HumanMessage(text)]}, config)  # type: ignore[arg-type]
+            config = RunnableConfig(configurable={"thread_id": name}, recursion_limit=1_000)
+            await graph.ainvoke({"messages": [HumanMessage(text)]}, config)
 
         await serve_lines(answer)
 

@@ -1,6 +1,7 @@
 """Roundelay itself: ``roundelay worker`` as a user starts it, fed through ``roundelay.Client``."""
 
 import asyncio
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,8 +9,9 @@ from time import monotonic
 
 import redis
 
+from bench.model import free_port
 from bench.script import Conversation
-from bench.system import Count, Place, System
+from bench.system import ROOT, Count, Place, System
 from roundelay import AsyncClient, Client, names
 
 COMMAND = str(Path(sys.executable).with_name("roundelay"))
@@ -37,19 +39,24 @@ class Roundelay(System):
             "ROUNDELAY_MODEL": "chat:mock",
             "ROUNDELAY_CHAT_BASE_URL": self.place.model_url,
             "ROUNDELAY_CHAT_API_KEY": "mock",
+            "ROUNDELAY_CONCURRENCY": str(self.place.concurrency),
             "ROUNDELAY_TOOL_MODULES": "bench.systems.ours_tools",
-            "PYTHONPATH": str(Path(__file__).parent.parent.parent),
+            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
         }
 
     def commands(self) -> list[list[str]]:
-        """Return the worker and, when watched, Flower."""
-        size = ["--processes", str(self.place.processes), "--concurrency", str(self.place.concurrency)]
-        worker = [COMMAND, "worker", *size]
-        return [[*worker, "-E"], [COMMAND, "flower"]] if self.place.watched else [worker]
+        """Return the worker; watched: Celery's own command with task events on, and Flower."""
+        size = ["--concurrency", str(self.place.concurrency)]
+        if not self.place.watched:
+            return [[COMMAND, "worker", "--processes", str(self.place.processes), *size]]
+        program = [sys.executable, "-m", "celery", "-A", "roundelay_worker.app", "worker", "--task-events"]
+        quiet = ["--pool", "threads", *size, "--without-gossip", "--without-mingle"]
+        workers = [[*program, "--hostname", f"bench-{n}@%h", *quiet] for n in range(self.place.processes)]
+        return [*workers, [COMMAND, "flower", "--port", str(free_port())]]
 
     def worker_roots(self) -> int:
-        """Count the worker only."""
-        return 1
+        """Count the workers, not Flower."""
+        return self.place.processes if self.place.watched else 1
 
     def submit(self, conversation: Conversation) -> None:
         """Submit the message in a conversation of its own, with the one tool that all systems have."""
