@@ -14,11 +14,11 @@ from pydantic import ValidationError
 
 from roundelay.messages import Submission
 from roundelay.names import cancels_key, control_channel, inbox_key, record_key, waiting_key
-from roundelay_worker import render
 from roundelay_worker.clock import Clock
 from roundelay_worker.publisher import Publisher, Publishing
-from roundelay_worker.store.store import Store
+from roundelay_worker.store.publishing import accepted_update
 from roundelay_worker.store.records import Accepted, Arrival
+from roundelay_worker.store.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ class Acceptor:
 
     def _announce(self, one: Accepted) -> None:
         status = "waiting" if one.after else "queued"
-        body = render.accepted_body(one.message_id, one.accepted_at, one.after)
+        body = accepted_update(one.message_id, one.accepted_at, one.after)
         self._publisher.publish(Publishing(one.message_id, 1, (body,), status, after=one.after or ""))
 
     async def _clear(self, arrivals: Sequence[Arrival]) -> None:

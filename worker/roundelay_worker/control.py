@@ -18,8 +18,8 @@ from roundelay_worker.advance import Advance
 from roundelay_worker.outbox import Outbox
 from roundelay_worker.sessions import Sessions
 from roundelay_worker.store.errors import StoreUnavailable
-from roundelay_worker.store.store import Store
 from roundelay_worker.store.records import Dispatch
+from roundelay_worker.store.store import Store
 
 log = logging.getLogger(__name__)
 
