@@ -114,8 +114,8 @@ class Acceptor:
         try:
             submission = Submission.model_validate_json(body)
         except ValidationError:
-            # Only another version of the client can have written it; it stays in the inbox for a worker that can read it.
-            log.error("inbox_record_unreadable", extra={"message_id": _text(message_id)})
+            # Another version of the client wrote it; it stays in the inbox for a worker that can read it.
+            log.warning("inbox_record_unreadable", extra={"message_id": _text(message_id)})
             return None
         return Arrival(
             message_id=submission.message_id,

@@ -47,7 +47,8 @@ class Outbox:
         owner = await self._redis.getex(key, ex=_REMEMBERED)
         if (owner.decode() if isinstance(owner, bytes) else owner) not in {database_id, None}:
             raise WrongDatabase(
-                f"The prefix {self._prefix} of this Redis belongs to another database; set ROUNDELAY_PREFIX or ROUNDELAY_DATABASE_URL."
+                f"The prefix {self._prefix} of this Redis belongs to another database: "
+                "set ROUNDELAY_DATABASE_URL to that one, or ROUNDELAY_PREFIX to another prefix."
             )
 
     async def _rebuild_all(self) -> None:

@@ -225,7 +225,7 @@ class Runtime:
 
     def _lease_lost(self) -> None:
         # Someone else may already go on with what this process holds; nothing here may act any more.
-        log.critical("lease_lost", extra={"process": self.process_id})
+        log.critical("lease_lost", extra={"worker": self.process_id})
         os._exit(EXIT_LEASE_LOST)
 
     async def _show_alive(self) -> None:
@@ -246,7 +246,7 @@ class Runtime:
             deaf = not self._consuming and not self._draining and await self._broker_answers()
             deaf_since = (deaf_since or time.monotonic()) if deaf else None
             if deaf_since is not None and time.monotonic() - deaf_since > _DEAF:
-                log.critical("not_consuming", extra={"process": self.process_id})
+                log.critical("not_consuming", extra={"worker": self.process_id})
                 os._exit(EXIT_DEAF)
             if self.runner.loose > self.settings.max_loose and not self._draining:
                 log.critical("too_many_loose_calls", extra={"loose": self.runner.loose})
