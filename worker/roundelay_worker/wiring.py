@@ -35,9 +35,10 @@ from roundelay_worker.store.errors import StoreUnavailable
 from roundelay_worker.store.records import Dispatch, Publication, Queue
 from roundelay_worker.store.store import Store
 from roundelay_worker.tools.context import ToolContext
-from roundelay_worker.tools.registry import Registry
+from roundelay_worker.tools.registry import Registry, ToolModuleFailed
 from roundelay_worker.tools.runner import ToolRunner
 from roundelay_worker.tools.setting_up import call_setup
+from roundelay_worker.tools.signature import InvalidTool
 from roundelay_worker.watchdog import Watchdog
 
 log = logging.getLogger(__name__)
@@ -290,6 +291,9 @@ class Runtime:
 
 
 def _load_tools(settings: Settings) -> Registry:
-    if settings.setup:
-        call_setup(settings.setup)
-    return Registry.load(settings.tool_modules)
+    try:
+        if settings.setup:
+            call_setup(settings.setup)
+        return Registry.load(settings.tool_modules)
+    except (SetupNotFound, ToolModuleFailed, InvalidTool) as exc:
+        raise UnfitToStart(str(exc)) from exc

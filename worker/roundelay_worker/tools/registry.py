@@ -44,14 +44,14 @@ class Registry:
 
     @classmethod
     def load(cls, modules: Sequence[str], fetch_policy: FetchPolicy | None = None) -> Self:
-        """Import ``modules`` and return their tools with the built-in ones.
+        """Import ``modules`` and return their tools with the built-in ones; a project's own name goes before.
 
         Raises ToolModuleFailed for a module that cannot be used, InvalidTool for a wrong declaration.
         """
-        declared = [*built_in_tools(fetch_policy or FetchPolicy())]
-        for name in modules:
-            declared.extend(_tools_of(name))
-        return cls(declared)
+        own = [tool for name in modules for tool in _tools_of(name)]
+        taken = {tool.name for tool in own}
+        built_in = [tool for tool in built_in_tools(fetch_policy or FetchPolicy()) if tool.name not in taken]
+        return cls([*built_in, *own])
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all tools, sorted."""
