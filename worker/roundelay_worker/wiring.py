@@ -37,7 +37,7 @@ from roundelay_worker.store.store import Store
 from roundelay_worker.tools.context import ToolContext
 from roundelay_worker.tools.registry import Registry, ToolModuleFailed
 from roundelay_worker.tools.runner import ToolRunner
-from roundelay_worker.tools.setting_up import call_setup
+from roundelay_worker.tools.setting_up import SetupNotFound, call_setup
 from roundelay_worker.tools.signature import InvalidTool
 from roundelay_worker.watchdog import Watchdog
 
