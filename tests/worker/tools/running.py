@@ -54,7 +54,7 @@ def error_of(outcome: Outcome) -> dict[str, str]:
 
 async def until(condition: Callable[[], bool], seconds: float = 20) -> None:
     async with asyncio.timeout(seconds):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - what is awaited happens in other processes
             await asyncio.sleep(0.01)
 
 

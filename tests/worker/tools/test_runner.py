@@ -13,6 +13,7 @@ from running import CONTEXT, call_of, declared, error_of, run_once, run_with, un
 
 from roundelay_worker.loop.history import Call, Result
 from roundelay_worker.tools.context import ProgressGate
+from roundelay_worker.tools.results import failure
 from roundelay_worker.tools.runner import ToolRunner, Verified
 
 CONVERSATION = ("u1", "c1")
@@ -269,8 +270,6 @@ def test_a_forgotten_await_is_told_and_warns_of_nothing():
 
 @given(st.text(), st.text(), st.text())
 def test_every_tool_error_is_bounded_valid_json(message, code, recovery):
-    from roundelay_worker.tools.results import failure
-
     outcome = failure(code, message * 50, recovery * 50)
     error = json.loads(outcome.result.text)["error"]
     assert error["code"]

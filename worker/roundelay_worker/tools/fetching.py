@@ -8,6 +8,7 @@ checks before it only give better reasons.
 
 import asyncio
 import contextlib
+import re
 import socket
 import ssl
 from collections.abc import Callable
@@ -25,6 +26,7 @@ from roundelay_worker.tools.pages import Inflater, NotReadable, is_readable, to_
 from roundelay_worker.tools.threads import Threads, in_thread
 
 _REDIRECTS = {301, 302, 303, 307, 308}
+_HOST = re.compile(r"[A-Za-z0-9._-]{1,253}|[0-9A-Fa-f:.]+(%[A-Za-z0-9]+)?")
 _PIECE = 16_384
 _HEADERS = {
     "User-Agent": "roundelay-fetch",
@@ -119,13 +121,13 @@ class Fetcher:
 
     def _check(self, url: URL) -> None:
         """Raise ToolError if the URL alone says that it may not be fetched."""
-        if url.scheme not in {"http", "https"} or not url.host:
+        if url.scheme not in {"http", "https"} or not _HOST.fullmatch(url.raw_host or ""):
             raise _refused("Only http and https URLs with a host can be fetched.")
         if url.user is not None or url.password is not None:
             raise _refused("URLs with a user name or password are not fetched.")
         if url.port not in self._policy.ports:
             raise _refused("Only the ports " + ", ".join(map(str, sorted(self._policy.ports))) + " can be reached.")
-        if _is_literal(url.host) and not self._allows(url.host):
+        if _is_literal(url.raw_host or "") and not self._allows(url.raw_host or ""):
             raise _refused("This address is not on the public internet.")
 
     def _allows(self, address: str) -> bool:
@@ -178,7 +180,7 @@ class _CheckedResolver(AbstractResolver):
 def _looked_up(lookup: Lookup, host: str, port: int) -> list[tuple[int, str]] | OSError:
     try:
         return lookup(host, port)
-    except (OSError, UnicodeError):
+    except Exception:  # noqa: BLE001 - a thread of ours has nobody else to tell
         return OSError("no such host")
 
 
