@@ -50,8 +50,8 @@ SELECT
     CASE WHEN place.running <> $1 AND CAST($10 AS boolean) THEN 'busy' END,
     CASE WHEN CAST($11 AS boolean) THEN clock.at END
 FROM {place} CROSS JOIN (
-    SELECT now.at, CASE WHEN CAST($6 AS double precision) < now.at THEN CAST($6 AS double precision) ELSE now.at END AS sent
-    FROM (SELECT {now} AS at) AS now
+    SELECT now.at, CASE WHEN now.sent < now.at THEN now.sent ELSE now.at END AS sent
+    FROM (SELECT {now} AS at, CAST($6 AS double precision) AS sent) AS now
 ) AS clock
 RETURNING accepted_at, after_message, verdict, parked
 """

@@ -8,11 +8,11 @@ well say (half of a surrogate pair). A provider's own blocks are stored as the t
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cache
 from math import inf, isinf
-from typing import Any, Final, TypeVar, assert_never
+from typing import Any, Final, TypeVar, assert_never, cast
 
 import orjson
 
@@ -216,7 +216,7 @@ def _call_state(row: CallRow) -> CallState:
 
 def _built(cls: type[_T], values: Mapping[str, Any]) -> _T:
     """Return a ``cls`` of those values that it knows: what a newer version added and an older one can do without."""
-    return cls(**{name: values[name] for name in _names(cls) if name in values})
+    return cls(**{name: values[name] for name in _names(cast("Hashable", cls)) if name in values})
 
 
 @cache

@@ -9,7 +9,7 @@ from roundelay.names import SOFT_STOPS
 from roundelay_worker.loop.history import AssistantText, Entry, Exchange, UserText
 from roundelay_worker.loop.state import STATE_VERSION, CallPlan
 from roundelay_worker.store.codec import CallRow, TurnRow, decoded, decoded_exchange
-from roundelay_worker.store.driver import Driver, Query, Row, Rows, Script
+from roundelay_worker.store.driver import Driver, Query, Row, Rows, Script, filled
 from roundelay_worker.store.errors import UnreadableState
 from roundelay_worker.store.records import Context, Loaded, Unread
 
@@ -23,31 +23,36 @@ _EXECUTOR: Final = """
     WHERE message_id = $1 AND status IN ('started', 'in_doubt') AND executor IS NOT NULL
     ORDER BY started_at DESC LIMIT 1
 """
-_MESSAGE: Final = f"""
-SELECT {_COLUMNS}, e.executor,
+_MESSAGE: Final = filled(
+    """
+SELECT {columns}, e.executor,
     e.executor IS NOT NULL AND NOT EXISTS (
         SELECT 1 FROM roundelay_processes p WHERE p.id = e.executor AND p.gone_at IS NULL
     ) AS executor_dead
-    {{rows}}
-FROM roundelay_messages m LEFT JOIN ({_EXECUTOR}) e ON TRUE
+    {rows}
+FROM roundelay_messages m LEFT JOIN ({executor}) e ON TRUE
 WHERE m.id = $1
-"""  # noqa: S608 - constants
+""",
+    columns=_COLUMNS,
+    executor=_EXECUTOR,
+)
 
 _TURNS: Final = "SELECT round, body, origin, native, note FROM roundelay_turns WHERE message_id = $1 ORDER BY round"
 _CALLS: Final = """
 SELECT round, position, effect, idempotent, polling, status, result
 FROM roundelay_calls WHERE message_id = $1 ORDER BY round, position
 """
-_AT_ONCE: Final = _MESSAGE.replace(
-    "{rows}",
-    f"""
-    , ARRAY(SELECT ROW(t.*) FROM ({_TURNS}) t) AS turns
-    , ARRAY(SELECT ROW(c.*) FROM ({_CALLS}) c) AS calls
-    """,
+_AT_ONCE: Final = filled(
+    _MESSAGE,
+    rows=filled(
+        ", ARRAY(SELECT ROW(t.*) FROM ({turns}) t) AS turns, ARRAY(SELECT ROW(c.*) FROM ({calls}) c) AS calls",
+        turns=_TURNS,
+        calls=_CALLS,
+    ),
 )
 """PostgreSQL: everything of one moment in one round trip."""
 
-_ALONE: Final = _MESSAGE.replace("{rows}", "")
+_ALONE: Final = filled(_MESSAGE, rows="")
 
 _EARLIER: Final = """
 SELECT b.id, b.status, b.submission, b.answer

@@ -21,9 +21,10 @@ VERSION_TABLE: Final = "roundelay_version"
 _FOLDER: Final = str(Path(migrations.__file__).parent)
 
 _EXISTS: Final = {
-    "postgresql": f"SELECT 1 FROM pg_class WHERE oid = to_regclass('{VERSION_TABLE}')",
-    "sqlite": f"SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = '{VERSION_TABLE}'",
+    "postgresql": "SELECT 1 FROM pg_class WHERE oid = to_regclass($1)",
+    "sqlite": "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = $1",
 }
+_CURRENT: Final = f"SELECT version_num FROM {VERSION_TABLE}"  # noqa: S608 - a constant
 _LOCK: Final = "SELECT pg_advisory_xact_lock(hashtext('roundelay_migrate'))"
 
 
@@ -62,9 +63,9 @@ def _migration(dialect: Dialect, known: set[str]) -> Script[str]:
 
 
 def _current(dialect: Dialect) -> Script[str | None]:
-    if not (yield Query(_EXISTS[dialect])):
+    if not (yield Query(_EXISTS[dialect], (VERSION_TABLE,))):
         return None
-    rows = yield Query(f"SELECT version_num FROM {VERSION_TABLE}")  # noqa: S608 - a constant
+    rows = yield Query(_CURRENT)
     return str(rows[0][0]) if rows else None
 
 

@@ -19,7 +19,7 @@ WHERE id = $1 AND lost_at IS NULL AND gone_at IS NULL RETURNING id
 _GONE: Final = "UPDATE roundelay_processes SET gone_at = {now}, lease_until = 0 WHERE id = $1 AND gone_at IS NULL"
 
 
-async def register(driver: Driver, process_id: str, host: str, pid: int, lease: float, birth: str) -> None:
+async def register(driver: Driver, process_id: str, host: str, pid: int, *, lease: float, birth: str) -> None:
     """Make a process known, with its first lease; an id is used once."""
     await driver.fetch(_REGISTER, process_id, host, pid, birth, lease)
 

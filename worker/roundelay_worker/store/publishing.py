@@ -116,7 +116,8 @@ def _pages(query: Query) -> Script[tuple[Publication, ...]]:
 def _publications(rows: Rows, *, whole: bool) -> Script[tuple[Publication, ...]]:
     found = []
     for row in rows:
-        found.append((yield from _with_updates(row, 0 if whole else row["published"])))
+        told = 0 if whole else row["published"]
+        found.append((yield from _with_updates(row, told)))
     return tuple(found)
 
 

@@ -91,7 +91,7 @@ def _passed_on(ended: Row) -> Script[tuple[Dispatch, ...]]:
     conversation = (ended["user_id"], ended["conversation_id"])
     following = yield Query(statements.FOLLOWING, conversation)
     next_id = following[0]["id"] if following else None
-    passed = yield Query(statements.PASS_ON, (*conversation, ended["id"], next_id))
+    passed = yield Query(statements.GIVE_TURN, (*conversation, ended["id"], next_id))
     if not passed or next_id is None:
         return ()
     (woken,) = yield Query(statements.SQLITE_WAKE, (next_id,))

@@ -157,7 +157,7 @@ SQLITE_END: Final = filled(END, place="", unless="")
 SQLITE_WIPE: Final = filled(_WIPE, m="", id="$1")
 SQLITE_CLOSE: Final = filled(_CLOSE, m="", id="$1", unbegun="$2", unknown="$3")
 SQLITE_WAKE: Final = filled(WAKE, id="$1")
-PASS_ON: Final = """
+GIVE_TURN: Final = """
 UPDATE roundelay_conversations SET running = $4
 WHERE user_id = $1 AND conversation_id = $2 AND running = $3 RETURNING running
 """

@@ -92,9 +92,9 @@ class Store:
         (row,) = await self._driver.fetch(_NOW, again=True)
         return float(row["now"])
 
-    async def register(self, process_id: str, host: str, pid: int, lease: float, birth: str = "") -> None:
+    async def register(self, process_id: str, host: str, pid: int, lease: float, *, birth: str = "") -> None:
         """Make a worker process known, with its first lease; an id is used once."""
-        await processes.register(self._driver, process_id, host, pid, lease, birth)
+        await processes.register(self._driver, process_id, host, pid, lease=lease, birth=birth)
 
     async def renew(self, process_id: str, lease: float) -> bool:
         """Prolong a lease; False once others were told that it ran out."""
