@@ -236,8 +236,10 @@ def test_the_delay_from_update_to_follower_is_small(client, worker):
     next(updates)
     delays = []
     for seq in range(2, 22):
-        threading.Timer(0.01, worker.update, (job, seq)).start()
+        later = threading.Timer(0.01, worker.update, (job, seq))
+        later.start()
         update = next(updates)
+        later.join()
         delays.append(time.time() - update.at.timestamp())
 
     assert sorted(delays)[10] < 0.1
