@@ -1,4 +1,4 @@
-"""A real Valkey per test module, a hand that writes what a worker writes, and the async client driven from sync tests."""
+"""A real Valkey per test module, a hand that writes as a worker does, and the async client driven from sync tests."""
 
 import asyncio
 import json
@@ -215,14 +215,14 @@ class Background:
 
     def __init__(self, call: Callable[[], Any]) -> None:
         self.outcome: list[Any] = []
-        self.error: BaseException | None = None
+        self.error: Exception | None = None
         self.thread = threading.Thread(target=self._run, args=(call,))
         self.thread.start()
 
     def _run(self, call: Callable[[], Any]) -> None:
         try:
             self.outcome.append(call())
-        except BaseException as error:
+        except Exception as error:  # noqa: BLE001 - result() raises it
             self.error = error
 
     def result(self, timeout: float = 30) -> Any:

@@ -1,5 +1,6 @@
 """follow: every durable update once and in order, whatever happens to stream, reader and consumer."""
 
+# ruff: noqa: PLR0917 - the fixtures a test needs are its positional arguments
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -97,7 +98,9 @@ def test_64_followers_beside_a_slow_one_each_get_everything_through_one_reader(c
             for job in jobs:
                 worker.update(job, seq)
                 worker.delta(job, seq, 1)
-        blocked = eventually(lambda: [one for one in raw.client_list() if one["cmd"] == "xread" and "b" in one["flags"]])
+        blocked = eventually(
+            lambda: [one for one in raw.client_list() if one["cmd"] == "xread" and "b" in one["flags"]]
+        )
         assert len(blocked) == 1
         for job in jobs:
             worker.end(job, 150)

@@ -61,5 +61,3 @@ def test_the_table_can_be_part_of_the_apps_own_metadata_twice():
     metadata = sa.MetaData()
 
     assert outbox_table(metadata) is outbox_table(metadata)
-
-

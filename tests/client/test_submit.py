@@ -1,5 +1,6 @@
 """What submit stores, sends and refuses."""
 
+# ruff: noqa: PLR0917 - the fixtures a test needs are its positional arguments
 import base64
 import json
 import math

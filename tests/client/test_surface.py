@@ -68,7 +68,9 @@ def test_the_clients_in_memory_have_the_verbs_of_the_real_ones():
 def test_importing_brings_neither_celery_nor_redis():
     code = "import sys; from roundelay import Client, AsyncClient, Answer; Client('redis://h'); print(*sys.modules)"
 
-    modules = set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
+    modules = set(
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    )
 
     assert "roundelay.client" in modules
     assert not modules & {"celery", "kombu", "redis", "sqlalchemy"}

@@ -1,5 +1,6 @@
 """wait: no answer is lost, whatever comes between."""
 
+# ruff: noqa: PLR0917 - the fixtures a test needs are its positional arguments
 import random
 import threading
 import time
@@ -55,7 +56,7 @@ def test_a_timeout_carries_the_state_and_the_message_goes_on(client, worker):
     worker.state(job, status="running", round=3, seq=7)
     started_at = time.monotonic()
 
-    with pytest.raises(AnswerTimeout, match="no answer within 0.3 s") as caught:
+    with pytest.raises(AnswerTimeout, match=r"no answer within 0\.3 s") as caught:
         job.wait(0.3)
 
     assert 0.3 <= time.monotonic() - started_at < 2
@@ -94,7 +95,9 @@ def test_a_waiter_survives_a_restart_of_redis(make_client, prefix, in_thread):
         assert waiting.result().text == "back"
 
 
-def test_a_waiter_finds_what_was_stored_while_its_connection_was_down(client, worker, raw, in_thread, prefix, eventually):
+def test_a_waiter_finds_what_was_stored_while_its_connection_was_down(
+    client, worker, raw, in_thread, prefix, eventually
+):
     job = client.submit("one")
     waiting = in_thread(lambda: job.wait(20))
     eventually(lambda: raw.pubsub_numsub(names.answer_key(prefix, job.message_id))[0][1])
