@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from roundelay_worker.loop.history import AssistantText, Call, Entry, Exchange, Result, Turn, TurnUsage, UserText
@@ -20,6 +20,7 @@ from roundelay_worker.providers.reading import BodyReader, TextPiece
 from roundelay_worker.providers.schema import portable_schema
 from roundelay_worker.providers.slices import elements
 
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
 FOLDER = Path(os.environ.get("ROUNDELAY_RECORDINGS", "")) / "anthropic"
 FILES = sorted(FOLDER.glob("*.json")) if os.environ.get("ROUNDELAY_RECORDINGS") else []
 ORIGIN = "anthropic:recorded@https://example.org"
@@ -293,7 +294,7 @@ def test_an_effort_that_the_model_does_not_know_is_dropped():
     assert (failure.code, failure.retryable, failure.repair) == ("bad_request", False, "drop:reasoning_effort")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(PATIENT, max_examples=60)
 @given(st.data())
 def test_a_recorded_reply_reads_the_same_however_its_bytes_are_cut(data):
     path, number = data.draw(st.sampled_from([reply.values for reply in SMALL]))
@@ -310,7 +311,7 @@ def test_a_recorded_reply_reads_the_same_however_its_bytes_are_cut(data):
     assert "sse" not in exchange["response"] or "".join(shown) == read(exchange).text
 
 
-@settings(max_examples=300, deadline=None)
+@settings(PATIENT, max_examples=300)
 @given(st.data())
 def test_a_broken_reply_is_a_turn_or_a_failure_and_nothing_else(data):
     path, number = data.draw(st.sampled_from([reply.values for reply in SMALL]))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from roundelay_worker.loop.history import AssistantText, Call, Entry, Exchange, Result, Turn, TurnUsage, UserText
@@ -20,6 +20,7 @@ from roundelay_worker.providers.google_request import UNSIGNED, to_request
 from roundelay_worker.providers.reading import BodyReader, TextPiece
 from roundelay_worker.providers.slices import elements
 
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
 FOLDER = Path(os.environ.get("ROUNDELAY_RECORDINGS", "")) / "gemini"
 FILES = sorted(FOLDER.glob("*.json")) if os.environ.get("ROUNDELAY_RECORDINGS") else []
 ORIGIN = "google:recorded@https://example.org"
@@ -269,7 +270,7 @@ def test_our_requests_of_a_run_are_the_recorded_ones(path, run):
             turns.append(read(exchanges[number]))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(PATIENT, max_examples=60)
 @given(st.data())
 def test_a_recorded_reply_reads_the_same_however_its_bytes_are_cut(data):
     path, number = data.draw(st.sampled_from([reply.values for reply in SMALL]))
@@ -286,7 +287,7 @@ def test_a_recorded_reply_reads_the_same_however_its_bytes_are_cut(data):
     assert "sse" not in exchange["response"] or "".join(shown) == read(exchange).text
 
 
-@settings(max_examples=300, deadline=None)
+@settings(PATIENT, max_examples=300)
 @given(st.data())
 def test_a_broken_reply_is_a_turn_or_a_failure_and_nothing_else(data):
     path, number = data.draw(st.sampled_from([reply.values for reply in SMALL]))

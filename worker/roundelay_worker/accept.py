@@ -7,18 +7,18 @@ after the database has them.
 
 import logging
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import redis.asyncio as aioredis
 from pydantic import ValidationError
 
 from roundelay.messages import Submission
 from roundelay.names import cancels_key, control_channel, inbox_key, record_key, waiting_key
-from roundelay_worker import render
 from roundelay_worker.clock import Clock
 from roundelay_worker.publisher import Publisher, Publishing
-from roundelay_worker.store.store import Store
+from roundelay_worker.store.publishing import accepted_update
 from roundelay_worker.store.records import Accepted, Arrival
+from roundelay_worker.store.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ class Acceptor:
 
     def _announce(self, one: Accepted) -> None:
         status = "waiting" if one.after else "queued"
-        body = render.accepted_body(one.message_id, one.accepted_at, one.after)
+        body = accepted_update(one.message_id, one.accepted_at, one.after)
         self._publisher.publish(Publishing(one.message_id, 1, (body,), status, after=one.after or ""))
 
     async def _clear(self, arrivals: Sequence[Arrival]) -> None:
@@ -114,8 +114,8 @@ class Acceptor:
         try:
             submission = Submission.model_validate_json(body)
         except ValidationError:
-            # Only another version of the client can have written it; it stays in the inbox for a worker that can read it.
-            log.error("inbox_record_unreadable", extra={"message_id": _text(message_id)})
+            # Another version of the client wrote it; it stays in the inbox for a worker that can read it.
+            log.warning("inbox_record_unreadable", extra={"message_id": _text(message_id)})
             return None
         return Arrival(
             message_id=submission.message_id,
@@ -131,7 +131,7 @@ class Acceptor:
     async def overdue(self, older_than: float, limit: int) -> list[str]:
         """Return the ids in the inbox since before ``older_than`` (Redis' clock), oldest first."""
         found = await self._redis.zrangebyscore(inbox_key(self._prefix), "-inf", older_than, start=0, num=limit)
-        return [_text(message_id) for message_id in list(found)]
+        return [_text(message_id) for message_id in cast("list[bytes | str]", found)]
 
     async def forget(self, message_id: str) -> None:
         """Drop an inbox entry whose record is gone, because the database has the message."""

@@ -14,10 +14,12 @@ from typing import Any, TypeVar
 
 import orjson
 
+from roundelay.messages import Submission
+from roundelay.names import Status
 from roundelay_worker import render
 from roundelay_worker.accept import Acceptor
 from roundelay_worker.clock import Clock
-from roundelay_worker.loop.effects import AskModel, RunCall, Start, VerifyCall
+from roundelay_worker.loop.effects import AskModel, Note, RunCall, Start, VerifyCall
 from roundelay_worker.loop.events import (
     AttemptBegan,
     CallFinished,
@@ -29,8 +31,9 @@ from roundelay_worker.loop.events import (
     TimePassed,
     TurnFailed,
 )
-from roundelay_worker.loop.state import STATE_VERSION, Asking, Ended, Failure, Running
+from roundelay_worker.loop.state import STATE_VERSION, Asking, Ended, Failure, Running, State
 from roundelay_worker.loop.step import step, todo
+from roundelay_worker.loop.texts import guess_language, phrases
 from roundelay_worker.perform import Performer
 from roundelay_worker.providers.base import ModelFailure
 from roundelay_worker.publisher import Publisher, Publishing
@@ -50,6 +53,7 @@ from roundelay_worker.store.records import (
     Refused,
     Save,
     Saved,
+    Unread,
 )
 from roundelay_worker.store.store import Store
 
@@ -140,7 +144,10 @@ class Advance:
 
     async def end_unowned(self, message_id: str, event: Event | None = None) -> tuple[Dispatch, ...]:
         """End a message that nobody works on, or whose owner does not react; the version fence guards it."""
-        loaded = await self._store.load(message_id)
+        try:
+            loaded = await self._store.load(message_id)
+        except UnreadableState as newer:
+            return await self._end_unread(newer.unread, event)
         if loaded is None or isinstance(loaded.state.stage, Ended):
             return ()
         session = self._sessions.from_loaded(loaded)
@@ -155,6 +162,20 @@ class Advance:
             return await self._end(session) if isinstance(session.state.stage, Ended) else await self._hand_on(session)
         except FenceLost:
             return ()
+
+    async def _end_unread(self, unread: Unread, event: Event | None) -> tuple[Dispatch, ...]:
+        """End a message of a newer version: cancelled, or out of time; nothing else is ours to decide."""
+        now = self._clock.now()
+        if isinstance(event, TimePassed) and now < unread.deadline:
+            return ()
+        status: Status = "timed_out" if isinstance(event, TimePassed) else "cancelled"
+        submission = Submission.model_validate_json(unread.submission)
+        ended = Ended(status, phrases(submission.language or guess_language(submission.text))[status], now)
+        state = State(stage=ended, started_at=unread.started_at, seq=unread.seq)
+        answer = render.answer(state, submission)
+        update = render.update_body(Note("ended"), unread.seq + 1, now, unread.message_id, answer)
+        saved = await self._store.end_unread(unread, End(status, orjson.dumps(answer).decode()), update)
+        return saved.dispatches if saved else ()
 
     async def _open(self, message_id: str, claim: Claim) -> Session:
         session = self._sessions.remembered(claim, self._process_id)
@@ -422,7 +443,6 @@ class Advance:
             under_lease=under_lease,
             published=self._publisher.take_published(session.message_id),
             process=self._process_id,
-            resolved=session.resolved,
         )
         session.notes.clear()
         saved = await self._store.save(save)
@@ -430,7 +450,6 @@ class Advance:
             raise FenceLost
         session.fence = replace(session.fence, version=saved.version, attempt=saved.attempt)
         session.saved = state
-        session.resolved = None
         self._publish(session, first, bodies, then)
         return saved
 

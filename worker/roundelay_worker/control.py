@@ -7,7 +7,7 @@ ends it at once; the others give it a moment, and then end the message by force:
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import redis.asyncio as aioredis
 from redis.exceptions import RedisError
@@ -18,8 +18,8 @@ from roundelay_worker.advance import Advance
 from roundelay_worker.outbox import Outbox
 from roundelay_worker.sessions import Sessions
 from roundelay_worker.store.errors import StoreUnavailable
-from roundelay_worker.store.store import Store
 from roundelay_worker.store.records import Dispatch
+from roundelay_worker.store.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -102,7 +102,7 @@ class Control:
 
     async def catch_up(self) -> None:
         """Act on cancellations whose hint was lost."""
-        for message_id in await self._redis.zrange(cancels_key(self._prefix), 0, 199):
+        for message_id in cast("list[bytes | str]", await self._redis.zrange(cancels_key(self._prefix), 0, 199)):
             await self._guarded(self.cancel, _text(message_id))
 
     async def _restore(self, message_id: str) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from roundelay_worker.store.errors import StoreUnavailable
-from roundelay_worker.store.lease import LeaseConnection
+from roundelay_worker.store.lease import LeaseKeeper as LeaseConnection
 
 log = logging.getLogger(__name__)
 
@@ -27,13 +27,11 @@ class LeaseKeeper:
     def __init__(
         self,
         connect: Callable[[], LeaseConnection],
-        process_id: str,
         lease: float,
         wedged: float,
         lost: Callable[[], None],
     ) -> None:
         self._connect = connect
-        self._process_id = process_id
         self._lease = lease
         self._wedged = wedged
         self._lost = lost
@@ -63,7 +61,7 @@ class LeaseKeeper:
                 log.critical("event_loop_wedged", extra={"seconds": round(time.monotonic() - self._beat, 1)})
                 os._exit(EXIT_WEDGED)
             try:
-                held = connection.renew(self._process_id, self._lease)
+                held = connection.renew()
             except StoreUnavailable:
                 # Nobody can sweep without the database either; the first renewal after it is back decides.
                 log.warning("lease_not_renewed", extra={"reason": "database unavailable"})

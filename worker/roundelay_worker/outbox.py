@@ -47,15 +47,20 @@ class Outbox:
         owner = await self._redis.getex(key, ex=_REMEMBERED)
         if (owner.decode() if isinstance(owner, bytes) else owner) not in {database_id, None}:
             raise WrongDatabase(
-                f"The prefix {self._prefix} of this Redis belongs to another database; set ROUNDELAY_PREFIX or ROUNDELAY_DATABASE_URL."
+                f"The prefix {self._prefix} of this Redis belongs to another database: "
+                "set ROUNDELAY_DATABASE_URL to that one, or ROUNDELAY_PREFIX to another prefix."
             )
 
     async def _rebuild_all(self) -> None:
         """Make again what readers may still ask for: live messages, and answers that have not expired."""
         since = await self._store.now() - self._ttl
-        rebuilt = 0
-        for message_id in await self._store.to_rebuild(since, 100_000):
-            rebuilt += await self._publisher.rebuild(message_id)
+        rebuilt, after_id = 0, ""
+        while live := await self._store.live_messages(_AT_ONCE, after_id=after_id):
+            after_id = live[-1].message_id
+            rebuilt += sum([await self._publisher.restore(publication) for publication in live])
+        while recent := await self._store.recent_answers(since, _AT_ONCE, after_id=after_id):
+            since, after_id = recent[-1].ended_at, recent[-1].message_id
+            rebuilt += sum([await self._publisher.restore(publication) for publication in recent])
         if rebuilt:
             log.warning("redis_rebuilt", extra={"messages": rebuilt})
 

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from roundelay_worker.call_ids import CallId
 from roundelay_worker.clock import Clock
 from roundelay_worker.loop.effects import AskModel
 from roundelay_worker.loop.events import CallFinished, CallVerified, TurnArrived, TurnFailed
@@ -149,7 +150,7 @@ class Performer:
 
     def _context(self, session: Session, setup: Setup, round_number: int, position: int, limit: float) -> ToolContext:
         message_id, seq = session.message_id, session.state.seq
-        call_id = f"{message_id}.{round_number}.{position}"
+        call_id = str(CallId(message_id, round_number, position))
         attempt = session.fence.attempt or 1
         loop = asyncio.get_running_loop()
 

@@ -233,9 +233,11 @@ class Publisher:
     async def rebuild(self, message_id: str) -> bool:
         """Make a message's stream, state and answer again from the database, in one transaction."""
         found = await self._fetch(message_id)
-        if found is None:
-            return False
-        item = publishing(found)
+        return found is not None and await self.restore(found)
+
+    async def restore(self, found: Publication) -> bool:
+        """Make a stream, its state and answer again from ``found``, in one transaction."""
+        item, message_id = publishing(found), found.message_id
         keys, args = self._arguments(item)
         pipe = self._redis.pipeline(transaction=True)
         pipe.delete(keys[0])

@@ -32,14 +32,6 @@ def update_body(note: Note, seq: int, at: float, message_id: str, answer: dict[s
     return orjson.dumps(body).decode()
 
 
-def accepted_body(message_id: str, at: float, after: str | None) -> str:
-    """Return the first update of every message."""
-    body: dict[str, Any] = {"v": 1, "kind": "accepted", "at": timestamp(at), "message_id": message_id, "seq": 1}
-    if after is not None:
-        body["after"] = after
-    return orjson.dumps(body).decode()
-
-
 def provisional_body(
     kind: str, at: float, message_id: str, round_number: int, attempt: int, text: str | None = None
 ) -> bytes:

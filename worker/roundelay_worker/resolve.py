@@ -53,14 +53,14 @@ class Resolver:
         session.resolved = orjson.dumps(
             {"model": resolved.model, "system": resolved.system, "tools": resolved.tools}
         ).decode()
-        session.resolved_before = session.resolved
+        await self._store.keep_resolved(session.message_id, session.resolved)
         return setup, self._started(session, now)
 
     async def again(self, session: Session) -> Setup:
         """Resolve a message that began elsewhere to the same; raise CannotStart if that is impossible here."""
-        if session.resolved_before is None:
+        if session.resolved is None:
             return await self._setup(session, self._resolve(session))
-        kept = orjson.loads(session.resolved_before)
+        kept = orjson.loads(session.resolved)
         return await self._setup(session, _Resolved(kept["model"], kept["system"], tuple(kept["tools"])))
 
     def _resolve(self, session: Session) -> _Resolved:

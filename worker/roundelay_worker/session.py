@@ -45,10 +45,8 @@ class Session:
     saved: State
     submission: Submission
     setup: Setup | None = None
-    resolved_before: str | None = None
-    """What the start resolved, as the database has it; None before."""
     resolved: str | None = None
-    """What the start resolved, still to be saved."""
+    """What the start resolved, as the database has it; None before."""
     allowed_attempt: int | None = None
     losses: int = 0
     executor_dead: bool = False

@@ -76,6 +76,6 @@ class Sessions:
             state=loaded.state,
             saved=loaded.state,
             submission=Submission.model_validate_json(loaded.submission),
-            resolved_before=loaded.resolved,
+            resolved=loaded.resolved,
             executor_dead=loaded.executor_dead,
         )

@@ -22,8 +22,8 @@ from roundelay_worker.loop.state import Failure
 from roundelay_worker.outbox import Outbox
 from roundelay_worker.sessions import Sessions
 from roundelay_worker.store.errors import StoreUnavailable
-from roundelay_worker.store.store import Store
 from roundelay_worker.store.records import Dispatch, Queue
+from roundelay_worker.store.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -112,7 +112,7 @@ class Watchdog:
 
     async def _own(self) -> None:
         released = await self._store.release_own(self._process_id, self._sessions.held())
-        await self._send(released)
+        await self._send(tuple(one.dispatch for one in released))
 
     async def _lost(self) -> None:
         lost = await self._store.release_lost(_AT_ONCE)

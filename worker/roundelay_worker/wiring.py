@@ -19,10 +19,11 @@ from redis.backoff import NoBackoff
 from roundelay.names import process_key
 from roundelay_worker.accept import Acceptor
 from roundelay_worker.advance import Advance
+from roundelay_worker.call_ids import CallId
 from roundelay_worker.clock import Clock
 from roundelay_worker.control import Control
-from roundelay_worker.loop.history import Result
 from roundelay_worker.lease import EXIT_LEASE_LOST, LeaseKeeper
+from roundelay_worker.loop.history import Result
 from roundelay_worker.models import Models
 from roundelay_worker.outbox import Outbox, WrongDatabase
 from roundelay_worker.perform import Bounds, Performer
@@ -31,17 +32,18 @@ from roundelay_worker.resolve import Resolver
 from roundelay_worker.sessions import Sessions
 from roundelay_worker.settings import Settings
 from roundelay_worker.store.errors import StoreUnavailable
-from roundelay_worker.store.store import Store
 from roundelay_worker.store.records import Dispatch, Publication, Queue
+from roundelay_worker.store.store import Store
 from roundelay_worker.tools.context import ToolContext
 from roundelay_worker.tools.registry import Registry
 from roundelay_worker.tools.runner import ToolRunner
-from roundelay_worker.tools.setting_up import SetupNotFound, call_setup
+from roundelay_worker.tools.setting_up import call_setup
 from roundelay_worker.watchdog import Watchdog
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
+_DUE_AT_ONCE: Final = 50
 _DEAF: Final = 10.0
 """Seconds that a worker may fail to consume from a broker that answers."""
 EXIT_DEAF: Final = 71
@@ -180,7 +182,7 @@ class Runtime:
             settings.retention,
         )
         self._lease = LeaseKeeper(
-            lambda: Store.lease(settings.database_url), self.process_id, settings.lease, _WEDGED, self._lease_lost
+            lambda: store.lease(self.process_id, settings.lease), settings.lease, _WEDGED, self._lease_lost
         )
 
     def run(self, message_id: str, dispatch: int, *, new: bool = False) -> tuple[Dispatch, ...]:
@@ -223,7 +225,7 @@ class Runtime:
 
     def _lease_lost(self) -> None:
         # Someone else may already go on with what this process holds; nothing here may act any more.
-        log.critical("lease_lost", extra={"process": self.process_id})
+        log.critical("lease_lost", extra={"worker": self.process_id})
         os._exit(EXIT_LEASE_LOST)
 
     async def _show_alive(self) -> None:
@@ -244,7 +246,7 @@ class Runtime:
             deaf = not self._consuming and not self._draining and await self._broker_answers()
             deaf_since = (deaf_since or time.monotonic()) if deaf else None
             if deaf_since is not None and time.monotonic() - deaf_since > _DEAF:
-                log.critical("not_consuming", extra={"process": self.process_id})
+                log.critical("not_consuming", extra={"worker": self.process_id})
                 os._exit(EXIT_DEAF)
             if self.runner.loose > self.settings.max_loose and not self._draining:
                 log.critical("too_many_loose_calls", extra={"loose": self.runner.loose})
@@ -264,7 +266,7 @@ class Runtime:
 
     async def _dispatch_due(self, message_id: str) -> None:
         try:
-            await self._send(await self._store.due(1, message_id))
+            await self._send(await self._store.due(_DUE_AT_ONCE))
         except Exception as exc:  # noqa: BLE001 - the watchdog finds it in its next sweep
             log.warning("due_not_sent", extra={"error": type(exc).__name__, "message_id": message_id})
 
@@ -272,10 +274,13 @@ class Runtime:
         return await self._store.publication(message_id, 0)
 
     def _late(self, context: ToolContext, result: Result) -> None:
-        self._spawn(self._store.record_late(context.call_id, result))
+        place = CallId.parse(context.call_id)
+        text = None if result.is_error else result.text
+        self._spawn(self._store.record_late(place.message_id, place.round, place.position, self.process_id, text))
 
     async def _loosened(self, context: ToolContext) -> None:
-        await self._store.mark_loose(context.call_id, self.process_id)
+        place = CallId.parse(context.call_id)
+        await self._store.mark_loose(place.message_id, place.round, place.position, self.process_id)
 
     async def _isolate(self, dispatch: Dispatch) -> None:
         child = await asyncio.create_subprocess_exec(

@@ -122,7 +122,9 @@ def test_an_error_as_the_body_of_a_success_is_that_failure():
     assert caught.value.code == "rate_limited"
 
 
-@pytest.mark.parametrize("body", [b"[]", b"{}", b"<html>", b'{"content": null}', b'{"content": "Hello"}'])
+@pytest.mark.parametrize(
+    "body", [b"[]", b"{}", b"<html>", b'{"content": null}', b'{"content": "Hello"}', b'{"content": [{}]}']
+)
 def test_a_body_that_is_no_message_can_be_asked_for_again(body):
     reader = BodyReader(MessageAssembly(REQUEST, "anthropic:claude@x"))
     reader.feed(body)

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from roundelay_worker.loop.history import (
@@ -23,6 +23,7 @@ from roundelay_worker.loop.history import (
 from roundelay_worker.providers.anthropic_request import body_of, to_request
 from roundelay_worker.providers.base import ModelRequest, ToolSpec
 
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
 ORIGIN = "anthropic:claude@https://api.anthropic.com"
 LOOK = ToolSpec("look", "Looks.", {"type": "object", "properties": {"at": {"type": "string"}}})
 PING = ToolSpec("ping", "", {"type": "object", "properties": {}})
@@ -113,6 +114,7 @@ def test_own_blocks_go_back_byte_for_byte():
     assert raw[1:-1] in body_of(request, "claude", ORIGIN).decode()
 
 
+@PATIENT
 @given(st.text(), st.text(), st.text(alphabet=st.characters(codec="utf-8")))
 def test_thinking_of_any_content_survives_storage_and_goes_back_unchanged(thinking, signature, unknown):
     blocks = ({"type": "thinking", "thinking": thinking, "signature": signature, unknown: [unknown]}, use("a"))
@@ -231,6 +233,7 @@ def test_an_id_that_comes_again_is_made_unique_on_both_sides():
     assert sent[3][1][0] == THOUGHT
 
 
+@PATIENT
 @given(st.lists(st.lists(st.text(max_size=70), max_size=4), min_size=1, max_size=6))
 def test_ids_of_any_kind_are_sent_as_the_service_takes_them_and_stay_while_the_history_grows(turns):
     history: History = (UserText("Hi"),)

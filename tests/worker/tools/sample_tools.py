@@ -215,7 +215,7 @@ def isolated_explode() -> str:
 
 
 @tool(isolated=True)
-def isolated_family(journal: str, how: Literal["hang", "return", "die", "spin", "escape"]) -> str:
+def isolated_family(journal: str, how: Literal["hang", "return", "die", "spin"]) -> str:
     """Start processes, write down their ids, and end in some way."""
     _append(journal, str(os.getpid()))
     children = [
@@ -230,7 +230,7 @@ def isolated_family(journal: str, how: Literal["hang", "return", "die", "spin", 
         return "done"
     if how == "die":
         os.kill(os.getpid(), signal.SIGKILL)
-    if how == "escape":
+    if how == "spin":
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
     while how == "spin":
         pass

@@ -5,7 +5,7 @@ from typing import Any, Final
 from roundelay_worker.loop.history import Call
 from roundelay_worker.providers.arguments import read_arguments
 from roundelay_worker.providers.encoding import encode, readable
-from roundelay_worker.providers.loose import as_object
+from roundelay_worker.providers.loose import as_object, as_word
 from roundelay_worker.providers.slices import members, object_of, parsed
 
 _ARGUMENTS: Final = "partial_json"
@@ -14,12 +14,17 @@ _LISTED: Final = {"citation": "citations"}
 
 
 class Block:
-    """A block under construction; what no delta touched keeps the bytes it came in, of whatever kind it is."""
+    """A block under construction; what no delta touched keeps the bytes it came in, of whatever kind it is.
+
+    Raises ValueError for what is no block: an object with a type.
+    """
 
     def __init__(self, raw: str) -> None:
         self.ended = False
         self._raw = raw
         self._start = as_object(parsed(raw))
+        if not as_word(self._start.get("type")):
+            raise ValueError("a block without a type")
         self._strings: dict[str, list[str]] = {}
         self._lists: dict[str, list[Any]] = {}
 

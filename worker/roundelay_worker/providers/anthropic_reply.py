@@ -98,11 +98,12 @@ class MessageAssembly:
             case "message_start":
                 self._start(as_object(event.get("message")))
             case "content_block_start":
-                self._blocks.setdefault(self._index(event), Block(members(raw).get("content_block", "{}")))
+                index = self._index(event, len(self._blocks))
+                self._blocks.setdefault(index, Block(members(raw).get("content_block", "")))
             case "content_block_delta":
-                return self._grow(self._index(event), as_object(event.get("delta")))
+                return self._grow(self._index(event, self._last), as_object(event.get("delta")))
             case "content_block_stop":
-                self._end(self._index(event))
+                self._end(self._index(event, self._last))
             case "message_delta":
                 self._learn({**as_object(event.get("delta")), "usage": event.get("usage")})
             case "message_stop":
@@ -136,9 +137,14 @@ class MessageAssembly:
         if block := self._blocks.get(index):
             block.ended = True
 
-    def _index(self, event: dict[str, Any]) -> int:
+    @property
+    def _last(self) -> int:
+        return max(self._blocks, default=0)
+
+    def _index(self, event: dict[str, Any], otherwise: int) -> int:
+        """Return which block an event is about; some intermediaries leave it to the order."""
         index = event.get("index")
-        return index if isinstance(index, int) else max(self._blocks, default=0)
+        return index if isinstance(index, int) else otherwise
 
     def _learn(self, message: dict[str, Any]) -> None:
         """Keep what a message says about itself; usage is cumulative, so the last number counts."""

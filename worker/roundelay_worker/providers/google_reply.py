@@ -119,7 +119,7 @@ class GenerationAssembly:
         return [self._part(part, part_raw) for part, part_raw in zip(parts, raws, strict=True)]
 
     def _part(self, part: object, raw: str) -> Piece:
-        if not isinstance(part, dict) or part == {"text": ""}:
+        if not isinstance(part, dict) or part in ({}, {"text": ""}):
             return NOTHING
         self._parts.append((part, raw))
         text = _visible(part)

@@ -26,7 +26,8 @@ _OVERFLOW: Final = re.compile(
 _TOO_LARGE: Final = re.compile(r"request too large for|payload size exceeds the limit", re.IGNORECASE)
 _REASONING_WORDS: Final = frozenset({"invalid_encrypted_content"})
 _REASONING: Final = re.compile(
-    r"invalid `?signature`?|(?:corrupted|invalid) thought signature|missing a thought_signature"
+    r"invalid `?signature`?|(?:corrupted|invalid) thought signature|thought signature is not valid"
+    r"|missing a thought_signature"
     r"|encrypted content\b.{0,2000}?\bcould not be|`(?:redacted_)?thinking` blocks|expected `thinking`"
     r"|items are not persisted when|without its required (?:following item|'reasoning' item)",
     re.IGNORECASE | re.DOTALL,

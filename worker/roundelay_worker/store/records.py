@@ -166,8 +166,6 @@ class Save:
     published: int | None = None
     process: str | None = None
     """The process that saves; remembered as ``saved_by``."""
-    resolved: str | None = None
-    """What the start resolved (model, system prompt, tools), JSON; written once, kept while None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +210,7 @@ class Publication:
     answer: str | None
     after: str | None = None
     idempotency: str | None = None
+    ended_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

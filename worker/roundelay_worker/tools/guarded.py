@@ -76,17 +76,24 @@ class GuardedChild:
                     on_progress(frame["text"])
                 ended.note(frame)
 
-    async def kill(self) -> None:
-        """Return when the child and everything it started are dead, after some two seconds at the latest."""
-        reader, writer = self.control
+    async def end(self, ended: Ended) -> None:
+        """Return when the child and everything it started are dead, after some four seconds at the latest.
+
+        What it had said and nobody had read yet is noted in ``ended``: it may be the news that it never began.
+        """
         with contextlib.suppress(TimeoutError, ConnectionError):
             async with asyncio.timeout(KILL_WAIT):
-                writer.write(b"k")
-                await reader.read()
-        writer.close()
+                self.control[1].write(b"k")
+                await self.control[0].read()
         if not await self._gone():
             self.process.kill()
             await self._gone()
+        with contextlib.suppress(BrokenFrame, TimeoutError):
+            async with asyncio.timeout(KILL_WAIT):
+                while frame := await read_frame(self.job[0]):
+                    ended.note(frame)
+        for _, writer in (self.control, self.job):
+            await _close(writer)
 
     async def _gone(self) -> bool:
         """Say whether the guardian ends within a moment, and collect it."""
@@ -96,14 +103,11 @@ class GuardedChild:
             await asyncio.sleep(0.002)
         return False
 
-    async def drain(self, ended: Ended) -> None:
-        """Note what the dead child had still said, and close its socket."""
-        reader, writer = self.job
-        with contextlib.suppress(BrokenFrame, TimeoutError):
-            async with asyncio.timeout(KILL_WAIT):
-                while frame := await read_frame(reader):
-                    ended.note(frame)
-        writer.close()
+
+async def _close(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with contextlib.suppress(ConnectionError):
+        await writer.wait_closed()
 
 
 def _popen(ends: tuple[socket.socket, ...]) -> subprocess.Popen[bytes]:

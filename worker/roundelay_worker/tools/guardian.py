@@ -83,9 +83,10 @@ def _watch(control: socket.socket, child: int, parent: int) -> None:
         selector.register(woken, selectors.EVENT_READ)
         while not _reap(child) and os.getppid() == parent:
             if any(key.fileobj is control for key, _ in selector.select(LOOK_AGAIN)):
-                return
+                break
             with contextlib.suppress(BlockingIOError):
                 woken.recv(4096)
+    signal.set_wakeup_fd(-1)
 
 
 def _reap(child: int) -> bool:

@@ -43,6 +43,7 @@ class Isolation:
         self._setup = setup
         self._spare: GuardedChild | None = None
         self._closed = False
+        self._starting: set[asyncio.Task[None]] = set()
 
     async def run(self, job: Job, seconds: float) -> Ended:
         """Do ``job`` in a process that is dead, with all it started, when this returns or raises."""
@@ -54,24 +55,31 @@ class Isolation:
         except TimeoutError:
             ended.overran = True
         finally:
-            await _in_any_case(_finish(child, ended))
-        await self._keep_spare(job.module)
+            await _in_any_case(child.end(ended))
+            self._begin_spare(job.module)
         return ended
 
     async def aclose(self) -> None:
         """End the waiting child, and keep none any more."""
         self._closed = True
+        await asyncio.gather(*self._starting)
         spare, self._spare = self._spare, None
         if spare is not None:
-            await spare.kill()
+            await spare.end(Ended())
 
     async def _take(self, module: str) -> GuardedChild:
         spare, self._spare = self._spare, None
         if spare is not None and spare.alive:
             return spare
         if spare is not None:
-            await spare.kill()
+            await spare.end(Ended())
         return await self._start(module)
+
+    def _begin_spare(self, module: str) -> None:
+        """Start the next child while the result of this one is already on its way."""
+        starting = asyncio.get_running_loop().create_task(self._keep_spare(module))
+        self._starting.add(starting)
+        starting.add_done_callback(self._starting.discard)
 
     async def _keep_spare(self, module: str) -> None:
         if self._spare is not None or self._closed:
@@ -80,15 +88,10 @@ class Isolation:
         if self._spare is None and not self._closed:
             self._spare = spare
         else:
-            await spare.kill()
+            await spare.end(Ended())
 
     async def _start(self, module: str) -> GuardedChild:
         return await GuardedChild.start({"kind": "prepare", "setup": self._setup, "modules": [module]})
-
-
-async def _finish(child: GuardedChild, ended: Ended) -> None:
-    await child.kill()
-    await child.drain(ended)
 
 
 async def _in_any_case(work: Coroutine[None, None, None]) -> None:

@@ -84,6 +84,7 @@ data         125000                 megabit|Mb|Mbit
 data         125000000              gigabit|Gb|Gbit
 energy       1                      joule|J
 energy       1000                   kilojoule|kJ
+energy       1000000                megajoule|MJ
 energy       4.184                  calorie|cal
 energy       4184                   kilocalorie|kcal
 energy       3600                   watt_hour|Wh
@@ -109,7 +110,8 @@ class UnknownUnit(LookupError):
 def find_unit(written: str) -> Unit:
     """Return the unit that ``written`` (a name, a plural or a symbol) stands for; raise UnknownUnit."""
     spelt = "_".join(written.split())
-    for candidate in (spelt, spelt.removesuffix("s"), spelt.removesuffix("es")):
+    for ending in ("", "s", "es"):
+        candidate = spelt[: len(spelt) - len(ending)] if spelt.lower().endswith(ending) else spelt
         if candidate in _UNITS:
             return _UNITS[candidate]
         named = _LOWERED.get(candidate.lower(), set())

@@ -94,7 +94,7 @@ class FakeLLM:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._loop is not None and self._stop is not None:
+        if self._loop is not None and self._stop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(_PATIENCE)
 
