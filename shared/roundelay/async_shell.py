@@ -1,7 +1,7 @@
 """Performs what programs ask for on the event loop; decides nothing."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Coroutine, Generator
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
@@ -13,7 +13,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError
 
 from roundelay import links
-from roundelay.errors import RoundelayError
+from roundelay.errors import RoundelayError, Unreachable
 from roundelay.faults import FAULTS, translate
 from roundelay.feeds import Board, Read, reading
 from roundelay.hub import Pause
@@ -31,18 +31,16 @@ class AsyncShell:
     """The connections and readers of one event loop."""
 
     def __init__(self, settings: Settings) -> None:
-        url = settings.redis_url
+        url = links.own_url(settings.redis_url)
         twice, once = Retry(NoBackoff(), links.SECOND_TRIES), Retry(NoBackoff(), 0)
-        self._calls: Any = links.open_calls(
-            redis.Redis, redis.BlockingConnectionPool.from_url(url, retry=twice, **links.CALL_OPTIONS)
-        )
-        self._reads: Any = links.open_reads(
-            redis.Redis, redis.ConnectionPool.from_url(url, retry=once, **links.READER_OPTIONS)
-        )
+        calls = redis.BlockingConnectionPool.from_url(url, retry=twice, **links.call_options(url))
+        reads = redis.ConnectionPool.from_url(url, retry=once, **links.read_options(url))
+        self._calls: Any = links.raw(redis.Redis(connection_pool=calls))
+        self._reads: Any = links.raw(redis.Redis(connection_pool=reads))
         self.desk = Desk(settings.prefix)
         self.board = Board(settings.prefix)
         self._post = Post(settings)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     async def drive(self, program: Program[T]) -> T:
         """Run a program that says nothing to its end."""
@@ -74,9 +72,12 @@ class AsyncShell:
 
     async def close(self) -> None:
         """Stop the readers and close every connection."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.desk.close()
+        self.board.close()
+        while self._tasks:  # more than once, for the same reason as in _call
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.wait(self._tasks, timeout=0.1)
         await _join(start(self._post.close))
         await self._calls.aclose(close_connection_pool=True)
         await self._reads.aclose(close_connection_pool=True)
@@ -103,14 +104,35 @@ class AsyncShell:
         return None
 
     async def _call(self, question: Ask[Any]) -> Any:
+        # A task of its own, left behind when its time is over: redis-py may swallow a cancellation while it connects.
+        call = self._spawn(self._call_now(question))
         try:
-            async with asyncio.timeout(question.limit):
-                try:
-                    return await self._calls.execute_command(*question.command())
-                except NoScriptError:
-                    return await self._calls.execute_command(*question.command(by_text=True))
+            done, _ = await asyncio.wait({call}, timeout=question.limit)
+        finally:
+            call.cancel()
+        if not done:
+            raise Unreachable("Redis did not answer in time")
+        return call.result()
+
+    async def _call_now(self, question: Ask[Any]) -> Any:
+        try:
+            try:
+                return await self._calls.execute_command(*question.command())
+            except NoScriptError:
+                return await self._calls.execute_command(*question.command(by_text=True))
         except FAULTS as error:
             raise translate(error) from error
+
+    def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._forget)
+        return task
+
+    def _forget(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever waits for it raises it; if nobody does any more, it is of no interest
 
     async def _send(self, op: Send) -> None:
         try:
@@ -125,9 +147,7 @@ class AsyncShell:
                 await self._call(replace(reader.wake(), limit=links.WAKE_SECONDS))
             return
         run = self._read_streams if reader is self.board else self._listen
-        task = asyncio.create_task(run(), name=f"roundelay-{reader.name}")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._spawn(run())
 
     async def _read_streams(self) -> None:
         try:
@@ -197,7 +217,7 @@ class _ChannelPort:
             case Receive(timeout):
                 return links.read_notice(await self._pubsub.get_message(timeout=timeout))
             case Pause(seconds):
-                await self._pubsub.reset()
+                await self._pubsub.aclose()
                 await asyncio.sleep(seconds)
             case _:
                 assert_never(op)

@@ -90,17 +90,13 @@ def decide(look: Look, tracker: Tracker, *, was_known: bool) -> Course:
     """Return what to do after a look, when the stream was read to its end."""
     if look.tail is not None and look.tail > tracker.cursor:
         return "listen"  # the reader is bringing it
+    if look.tail_ends:
+        return "done"
     if look.ended:
-        return "done" if _has_all(look, tracker) else "restore"
+        return "restore"  # or the answer came a moment before its update
     if look.tail is None and (look.state.seq > 0 if look.state else was_known):
         return "restore"
     return "listen" if look.known else "unknown"
-
-
-def _has_all(look: Look, tracker: Tracker) -> bool:
-    if look.tail_ends:
-        return True
-    return look.state is not None and 0 < look.state.seq <= tracker.seq
 
 
 class Follow:

@@ -1,6 +1,7 @@
 """What both shells need to know of redis-py: options of the pools, and how replies and notices look."""
 
 from typing import Any, Final
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from roundelay.feeds import BLOCK_SECONDS
 from roundelay.looks import as_text
@@ -15,33 +16,46 @@ WAKE_SECONDS: Final = 1.0
 SECOND_TRIES: Final = 1
 """A pooled connection may be stale after Redis restarted; every question may be put twice."""
 
-CALL_OPTIONS: Final[dict[str, Any]] = {
-    "max_connections": POOL,
-    "timeout": SOCKET_SECONDS,
-    "socket_connect_timeout": CONNECT_SECONDS,
-    "socket_timeout": SOCKET_SECONDS,
-    "socket_keepalive": True,
-}
+OURS: Final = frozenset({"protocol", "decode_responses", "encoding", "max_connections", "timeout", "retry_on_timeout"})
+"""What a URL's query must not decide: the shape of replies, and the bounds of a call."""
 
-READER_OPTIONS: Final[dict[str, Any]] = {"socket_connect_timeout": CONNECT_SECONDS, "socket_keepalive": True}
+_SOCKET: Final[dict[str, Any]] = {"protocol": 2, "socket_connect_timeout": CONNECT_SECONDS}
 
-_SHAPE: Final[dict[str, Any]] = {"protocol": 2, "decode_responses": False}
+_CALLS: Final = _SOCKET | {"max_connections": POOL, "timeout": SOCKET_SECONDS, "socket_timeout": SOCKET_SECONDS}
+"""The pool of connections for questions."""
 
-
-def open_calls(redis_class: Any, pool: Any) -> Any:
-    """Return a client for questions."""
-    return _raw(redis_class, pool, _SHAPE)
+_READS: Final = _SOCKET | {"socket_timeout": BLOCK_SECONDS + SOCKET_SECONDS}
+"""The connections of the two readers, which block on purpose."""
 
 
-def open_reads(redis_class: Any, pool: Any) -> Any:
-    """Return a client for the readers, which block on purpose: no shorter timeout of the URL may end that."""
-    return _raw(redis_class, pool, _SHAPE | {"socket_timeout": BLOCK_SECONDS + SOCKET_SECONDS})
+def call_options(url: str) -> dict[str, Any]:
+    """Return the options of the pool for questions."""
+    return _CALLS | _keepalive(url)
 
 
-def _raw(redis_class: Any, pool: Any, fixed: dict[str, Any]) -> Any:
-    pool.connection_kwargs.update(fixed)
-    client = redis_class(connection_pool=pool)
-    client.response_callbacks.clear()  # redis-py's shapes of replies change with its version and the protocol
+def read_options(url: str) -> dict[str, Any]:
+    """Return the options of the pool for the two readers."""
+    return _READS | _keepalive(url)
+
+
+def _keepalive(url: str) -> dict[str, Any]:
+    return {} if url.startswith("unix:") else {"socket_keepalive": True}
+
+
+def own_url(url: str) -> str:
+    """Return ``url`` without what we decide ourselves; the query of a URL would beat the options of a pool."""
+    parts = urlsplit(url)
+    query = [(name, value) for name, value in parse_qsl(parts.query) if not _is_ours(name)]
+    return urlunsplit(parts._replace(query=urlencode(query)))
+
+
+def _is_ours(name: str) -> bool:
+    return name in OURS or name.startswith("socket_")
+
+
+def raw(client: Any) -> Any:
+    """Return ``client`` with replies as they come: redis-py's shapes of them change with its version."""
+    client.response_callbacks.clear()
     return client
 
 

@@ -70,6 +70,9 @@ ANSWER_TASK: Final = "roundelay.answer"
 ROUND_TASK: Final = "roundelay.round"
 """Celery task of a continued round: args ``[message_id, round, dispatch]``."""
 
+OUTBOX_TABLE: Final = "roundelay_outbox"
+"""Table of messages enqueued in a web app's own transaction: message_id, submission (JSON), created_at (seconds)."""
+
 
 def messages_queue(prefix: str) -> str:
     """Return the Celery queue of new messages."""

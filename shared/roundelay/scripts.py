@@ -81,7 +81,7 @@ local record = #state == 0 and redis.call('GET', KEYS[3])
 local last = redis.call('XREVRANGE', KEYS[4], '+', '-', 'COUNT', 1)[1]
 local worker = redis.call('HGET', KEYS[2], 'worker')
 local lost = worker and worker ~= '' and redis.call('EXISTS', ARGV[1] .. worker) == 0
-return {answer, state, record, last and {last[1], last[2][2]}, lost and 1 or 0}
+return {answer, state, record, last and {last[1], last[2][2]} or false, lost and 1 or 0}
 """)
 
 WAKE: Final = Script("""

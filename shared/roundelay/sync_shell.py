@@ -30,19 +30,17 @@ class SyncShell:
     """The connections and readers of one process; a fork makes a new one."""
 
     def __init__(self, settings: Settings) -> None:
-        url = settings.redis_url
+        url = links.own_url(settings.redis_url)
         twice, once = Retry(NoBackoff(), links.SECOND_TRIES), Retry(NoBackoff(), 0)
-        self._calls: Any = links.open_calls(
-            redis.Redis, redis.BlockingConnectionPool.from_url(url, retry=twice, **links.CALL_OPTIONS)
-        )
-        self._reads: Any = links.open_reads(
-            redis.Redis, redis.ConnectionPool.from_url(url, retry=once, **links.READER_OPTIONS)
-        )
+        calls = redis.BlockingConnectionPool.from_url(url, retry=twice, **links.call_options(url))
+        reads = redis.ConnectionPool.from_url(url, retry=once, **links.read_options(url))
+        self._calls: Any = links.raw(redis.Redis(connection_pool=calls))
+        self._reads: Any = links.raw(redis.Redis(connection_pool=reads))
         self.desk = Desk(settings.prefix)
         self.board = Board(settings.prefix)
         self._post = Post(settings)
         self._stopped = threading.Event()
-        self._threads: list[threading.Thread] = []
+        self._threads: dict[str, threading.Thread] = {}
 
     def drive(self, program: Program[T]) -> T:
         """Run a program that says nothing to its end."""
@@ -77,10 +75,10 @@ class SyncShell:
         self._stopped.set()
         for hub in (self.desk, self.board):
             hub.close()
-            if any(thread.name.endswith(hub.name) and thread.is_alive() for thread in self._threads):
+            thread = self._threads.get(hub.name)
+            if thread is not None and thread.is_alive():
                 self._call_kindly(hub.wake())
-        for thread in self._threads:
-            thread.join(1.0)
+                thread.join(links.WAKE_SECONDS)
         self._post.close()
         self._calls.connection_pool.disconnect()
         self._reads.connection_pool.disconnect()
@@ -133,7 +131,7 @@ class SyncShell:
             return
         run = self._read_streams if reader is self.board else self._listen
         thread = threading.Thread(target=run, name=f"roundelay-{reader.name}", daemon=True)
-        self._threads = [known for known in self._threads if known.is_alive()] + [thread]
+        self._threads[reader.name] = thread
         thread.start()
 
     def _read_streams(self) -> None:
@@ -200,7 +198,7 @@ class _ChannelPort:
             case Receive(timeout):
                 return links.read_notice(self._pubsub.get_message(timeout=timeout))
             case Pause(seconds):
-                self._pubsub.reset()
+                self._pubsub.close()
                 self._stopped.wait(seconds)
             case _:
                 assert_never(op)
