@@ -50,6 +50,17 @@ def test_the_timeline_has_the_wait_each_turn_and_each_call_with_its_time():
     ]
 
 
+def test_a_turn_of_which_nothing_ran_ends_where_the_next_is_asked_for():
+    at_the_cap = numbered(
+        update("accepted"),
+        update("round_started", 1.0, round=6, attempt=1),
+        update("round_started", 3.0, round=7, attempt=1),
+        update("ended", 4.0),
+    )
+
+    assert spans(at_the_cap)[1:] == [Span("turn", "turn 6", 1.0, 3.0), Span("turn", "turn 7", 3.0, 4.0)]
+
+
 def test_updates_out_of_order_and_provisional_ones_change_nothing():
     delta = update("text_delta", 2.5, round=1, text="Hel")
 

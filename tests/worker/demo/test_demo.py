@@ -129,8 +129,8 @@ def test_a_closing_turn_says_what_was_found_what_is_undone_and_asks_whether_to_g
 
     assert len(done) == 3
     assert stopped in text
-    assert "3 = 3" in text
-    assert "50" in text
+    assert "2 + 1 = 3" in text
+    assert "49 + 1" in text
     assert text.endswith(go_on)
 
 

@@ -115,7 +115,7 @@ def broker_findings(settings: Settings) -> Iterator[Finding]:
     if settings.broker_url == settings.redis_url:
         yield ok("broker", "is the same Redis")
         return
-    connection: Any = Connection(settings.broker_url, connect_timeout=PATIENCE)  # type: ignore[no-untyped-call]
+    connection: Any = Connection(settings.broker_url, connect_timeout=PATIENCE)
     try:
         connection.ensure_connection(max_retries=1, timeout=PATIENCE)
     except Exception as exc:  # noqa: BLE001  # every transport has errors of its own

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import pairwise
 
 from roundelay import Update
 
@@ -44,9 +45,13 @@ def _rounds(updates: list[Update]) -> list[_Round]:
     for update in updates:
         if update.round is not None:
             _note(rounds.setdefault(update.round, _Round(update.round)), update)
-        elif update.kind == "ended":
-            _close(rounds, update.at)
-    return list(rounds.values())
+    in_order = sorted(rounds.values(), key=lambda round_: round_.number)
+    for round_, following in pairwise(in_order):
+        # A turn that nothing followed from, as the one at the cap, ends where the next is asked for.
+        round_.replied_at = round_.replied_at or following.asked_at
+    if updates[-1].kind == "ended" and in_order:
+        in_order[-1].replied_at = in_order[-1].replied_at or updates[-1].at
+    return in_order
 
 
 def _note(round_: _Round, update: Update) -> None:
@@ -64,8 +69,6 @@ def _note(round_: _Round, update: Update) -> None:
             round_.replied_at = round_.replied_at or update.at
             usage = update.usage
             round_.tokens = f"{usage.input_tokens} + {usage.output_tokens} tokens so far" if usage else ""
-        case "ended":
-            round_.replied_at = round_.replied_at or update.at
 
 
 def _finish(round_: _Round, update: Update) -> None:
@@ -75,11 +78,6 @@ def _finish(round_: _Round, update: Update) -> None:
     start = min(began, known[1]) if known else began
     round_.calls[update.call or 0] = (update.tool or "a tool", start, update.at, update.ok)
     round_.replied_at = min(round_.replied_at or start, start)
-
-
-def _close(rounds: dict[int, _Round], at: datetime) -> None:
-    for round_ in rounds.values():
-        round_.replied_at = round_.replied_at or at
 
 
 def _spans_of(round_: _Round, origin: datetime) -> Iterator[Span]:

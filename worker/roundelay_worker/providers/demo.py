@@ -147,7 +147,8 @@ def _value_in(step: Step, result: Result) -> str:
     """Return what was asked for: a field, the local time, or the whole text."""
     found = _object_in(result)
     if step.field in found:
-        return str(found[step.field])
+        value = found[step.field]
+        return f"{value:g}" if isinstance(value, float) else str(value)
     if "time" in found:
         return str(found["time"])[:16].replace("T", " ")
     return result.text

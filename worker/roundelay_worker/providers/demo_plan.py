@@ -50,7 +50,8 @@ def plan(question: str, language: str) -> Plan:
 
 def _count(to: int) -> Iterator[tuple[Step, ...]]:
     for number in range(1, to + 1):
-        yield (_calculation(f"{number - 1} + 1", str(number)),)
+        expression = f"{number - 1} + 1"
+        yield (_calculation(expression, expression),)
 
 
 def _findings(question: str) -> list[_Found]:
