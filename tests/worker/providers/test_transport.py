@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import json
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -10,6 +11,7 @@ import pytest
 from roundelay_worker.loop.history import Turn, UserText
 from roundelay_worker.providers.base import ModelFailure, ModelRequest, Patience
 from roundelay_worker.providers.chat import ChatProvider
+from roundelay_worker.providers.openai import OpenAIProvider
 from roundelay_worker.providers.reading import ALIVE, NOTHING, TextPiece, Thinking
 from roundelay_worker.providers.transport import REPEATS_THAT_ARE_SILENCE, HttpTransport, Pulse
 
@@ -378,3 +380,21 @@ def test_a_pulse_counts_repeats_across_feeds_and_forgets_them_when_something_new
     assert pulse.beats([Thinking("so")])
     assert pulse.beats([ALIVE])
     assert not pulse.beats([NOTHING, TextPiece("")])
+
+
+@pytest.mark.parametrize("repairs", [(), ("no_stream",)])
+def test_the_responses_provider_asks_over_the_same_client(repairs: tuple[str, ...]) -> None:
+    response = {
+        "status": "completed",
+        "output": [{"type": "message", "content": [{"type": "output_text", "text": "Hi"}]}],
+    }
+    event = {"type": "response.completed", "response": response}
+    body = json.dumps(response).encode() if repairs else b"data: " + json.dumps(event).encode() + b"\n\n"
+
+    async def once() -> Turn:
+        async with serving(plain("200 OK", body)) as server, HttpTransport() as transport:
+            provider = OpenAIProvider("m", f"http://127.0.0.1:{server.port}", "k", transport)
+            request = ModelRequest("", (UserText("Hello"),), repairs=frozenset(repairs))
+            return await provider.ask(request, print, QUICK)
+
+    assert asyncio.run(once()).text == "Hi"

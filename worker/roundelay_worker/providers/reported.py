@@ -44,7 +44,11 @@ def read_body(body: bytes) -> Reported:
     try:
         return read_error(orjson.loads(body.strip()))
     except orjson.JSONDecodeError:
-        return Reported() if body.lstrip().startswith(b"<") else Reported(text=body[:_LONGEST_TEXT].decode(errors="replace"))
+        return (
+            Reported()
+            if body.lstrip().startswith(b"<")
+            else Reported(text=body[:_LONGEST_TEXT].decode(errors="replace"))
+        )
 
 
 def read_error(error: object) -> Reported:
