@@ -1,5 +1,6 @@
 """Real exchanges of Chat Completions servers: their replies are read right, and our next request is theirs."""
 
+import itertools
 import json
 import os
 from collections.abc import Iterator
@@ -117,7 +118,7 @@ def test_a_recorded_reply_is_read_the_same_however_it_is_cut(exchange: Recording
 def test_each_recorded_request_follows_from_our_reading_of_the_reply_before(run: list[Recording]) -> None:
     target = target_of(run[0])
     history = past(run[0]["request"]["body"]["messages"])
-    for exchange, following in zip(run, run[1:], strict=False):
+    for exchange, following in itertools.pairwise(run):
         sent, recorded = exchange["request"]["body"]["messages"], following["request"]["body"]["messages"]
         if exchange["response"]["status"] != 200:
             history = past(recorded)

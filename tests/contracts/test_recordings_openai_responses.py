@@ -1,5 +1,6 @@
 """Real exchanges of the Responses API: its replies are read right, and our next request is theirs."""
 
+import itertools
 import json
 import os
 from collections.abc import Iterator
@@ -109,7 +110,7 @@ def test_a_recorded_reply_is_read_the_same_however_it_is_cut(exchange: Recording
 def test_each_recorded_request_follows_from_our_reading_of_the_reply_before(run: list[Recording]) -> None:
     target = target_of(run[0])
     history = past(items_of(run[0]["request"]["body"]))
-    for exchange, following in zip(run, run[1:], strict=False):
+    for exchange, following in itertools.pairwise(run):
         sent, recorded = items_of(exchange["request"]["body"]), items_of(following["request"]["body"])
         history = (*history, *grown(read(exchange), recorded[len(sent) :]))
         ours = to_request(request_of(following["request"]["body"], history), target)

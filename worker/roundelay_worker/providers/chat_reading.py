@@ -1,6 +1,6 @@
 """A Chat Completions reply read from its stream, or from one body, by the same rules; pure."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import orjson
@@ -149,25 +149,25 @@ class ChatAssembly:
         pieces: list[Piece] = []
         self._take_usage(chunk)
         for choice in _dicts(chunk.get("choices")):
-            if choice.get("index") in (0, None):
+            if not choice.get("index"):  # the first: we never ask for more
                 pieces += self._take_choice(choice)
         return pieces or [ALIVE if chunk.get("usage") else NOTHING]
 
     def _take_choice(self, choice: Mapping[str, Any]) -> list[Piece]:
-        self._take_usage(choice)
-        pieces: list[Piece] = []
-        for key in ("delta", "message"):
-            if isinstance(delta := choice.get(key), dict):
-                pieces += self._message.add(delta)
-        if isinstance(finish := choice.get("finish_reason"), str) and (finish or self._finish is None):
+        finish = choice.get("finish_reason")
+        if isinstance(finish, str) and (finish or self._finish is None):
             self._finish = finish
-        return pieces
+        if "usage" in choice:
+            self._take_usage(choice)
+        delta = choice.get("delta") or choice.get("message")
+        return self._message.add(delta) if isinstance(delta, dict) else []
 
     def _take_usage(self, holder: Mapping[str, Any]) -> None:
-        groq = holder.get("x_groq")
-        for place in (holder, groq if isinstance(groq, dict) else {}):
-            if isinstance(usage := place.get("usage"), dict):
-                self._usage = read_usage(usage) or self._usage
+        usage = holder.get("usage")
+        if usage is None and isinstance(groq := holder.get("x_groq"), dict):
+            usage = groq.get("usage")
+        if isinstance(usage, dict):
+            self._usage = read_usage(usage) or self._usage
 
 
 class _Message:
@@ -187,9 +187,18 @@ class _Message:
     def add(self, delta: Mapping[str, Any]) -> list[Piece]:
         """Take a delta, or a whole message, and return what it brought."""
         self.begun = True
-        pieces = [*self._reasoning(delta), *self._visible(delta.get("content")), *self._refused(delta.get("refusal"))]
-        calls = [*_dicts(delta.get("tool_calls")), *_old_call(delta.get("function_call"))]
-        pieces += [Thinking(mark) for call in calls if (mark := self._calls.add(call))]
+        pieces: list[Piece] = []
+        for key, value in delta.items():
+            if value is None:
+                continue
+            if key == "content":
+                self._visible(value, pieces)
+            elif key == "tool_calls":
+                pieces += [Thinking(mark) for call in _dicts(value) if (mark := self._calls.add(call))]
+            elif key.startswith(_KEPT_FIELDS):
+                self._reasoning(key, value, pieces)
+            elif key in {"refusal", "function_call"}:
+                self._seldom(value, pieces)
         return pieces
 
     def text(self) -> str:
@@ -211,68 +220,63 @@ class _Message:
         message = {"role": "assistant", "content": content or (None if calls else "")}
         return message | ({"tool_calls": calls} if calls else {}) | kept
 
-    def _reasoning(self, delta: Mapping[str, Any]) -> Iterator[Piece]:
-        details = _dicts(delta.get("reasoning_details"))
-        for piece in details:
-            self._details.add(piece)
-        for key, value in delta.items():
-            if key.startswith(_KEPT_FIELDS) and value is not None and key != "reasoning_details":
-                self._keep(key, value)
-        mark = next((text for key in _REASONING_TEXT if isinstance(text := delta.get(key), str) and text), "")
-        if mark or details:
-            yield Thinking(mark or str(details[-1]))
-
-    def _keep(self, key: str, value: object) -> None:
-        if isinstance(value, str):
+    def _reasoning(self, key: str, value: object, pieces: list[Piece]) -> None:
+        """Keep what must go back; the same thought often comes in two fields, and counts once."""
+        mark = value if isinstance(value, str) else str(value)
+        if key == "reasoning_details":
+            for detail in _dicts(value):
+                self._details.add(detail)
+        elif isinstance(value, str):
             self._texts.setdefault(key, []).append(value)
         else:
             self._kept[key] = value
+        if value and not any(isinstance(piece, Thinking) for piece in pieces):
+            pieces.append(Thinking(mark))
 
-    def _visible(self, content: object) -> Iterator[Piece]:
-        if isinstance(content, list):
+    def _visible(self, content: object, pieces: list[Piece]) -> None:
+        if isinstance(content, str):
+            self._text(content, pieces)
+        elif isinstance(content, list):
             for part in _dicts(content):
-                yield from self._part(part)
+                self._part(part, pieces)
         elif isinstance(content, dict):
-            yield from self._text(orjson.dumps(content).decode())
-        elif isinstance(content, str) and content:
-            yield from self._text(content)
+            self._text(orjson.dumps(content).decode(), pieces)
 
-    def _part(self, part: dict[str, Any]) -> Iterator[Piece]:
+    def _part(self, part: dict[str, Any], pieces: list[Piece]) -> None:
         """Take a part of a list: from now on the content goes back as a list."""
         if self._parts is None:
             self._parts = GrowingParts()
             if self._content:
                 self._parts.add({"type": "text", "text": "".join(self._content)})
         if isinstance(text := part.get("text"), str):
-            yield from self._text(text)
+            self._text(text, pieces)
         else:
             self._parts.add(part)
-            yield Thinking(str(part))
+            pieces.append(Thinking(str(part)))
 
-    def _text(self, text: str) -> Iterator[Piece]:
+    def _text(self, text: str, pieces: list[Piece]) -> None:
+        if not text:
+            return
         self._content.append(text)
         if self._parts is not None:
             self._parts.add({"type": "text", "text": text})
         seen, thought = self._thoughts.feed(text)
         if thought:
-            yield Thinking(thought)
+            pieces.append(Thinking(thought))
         if seen:
-            yield TextPiece(seen)
+            pieces.append(TextPiece(seen))
 
-    def _refused(self, refusal: object) -> Iterator[Piece]:
-        if isinstance(refusal, str) and refusal:
-            self.refusal += refusal
-            yield TextPiece(refusal)
+    def _seldom(self, value: object, pieces: list[Piece]) -> None:
+        """Take a refusal, or the one call of the time before ``tool_calls``; some servers send an empty one."""
+        if isinstance(value, str) and value:
+            self.refusal += value
+            pieces.append(TextPiece(value))
+        elif isinstance(value, dict) and (value.get("name") or value.get("arguments")):
+            pieces.append(Thinking(self._calls.add({"index": 0, "function": value})))
 
 
 def _is_bare_error(chunk: Mapping[str, Any]) -> bool:
     return "choices" not in chunk and bool(chunk.get("detail") or isinstance(chunk.get("message"), str))
-
-
-def _old_call(function: object) -> Iterator[dict[str, Any]]:
-    """Read the one call of the time before ``tool_calls``; some servers send an empty one always."""
-    if isinstance(function, dict) and (function.get("name") or function.get("arguments")):
-        yield {"index": 0, "function": function}
 
 
 def _dicts(value: object) -> list[dict[str, Any]]:

@@ -161,7 +161,7 @@ class ResponsesAssembly:
         listed = output if isinstance(output, list) else []
         drafts = {index: draft.item() for index, draft in self._drafts.items()}
         items = drafts | {at: item for at, item in enumerate(listed) if isinstance(item, dict)} | self._items
-        return [items[index] for index in sorted(items) if items[index].get("type")]
+        return [items[index] for index in sorted(items) if _text(items[index], "type")]
 
 
 class _Draft:

@@ -116,6 +116,10 @@ def _turn(turn: Turn, ids: tuple[str, ...], target: ResponsesTarget, request: Mo
     if turn.native is None or turn.native.origin != target.origin:
         yield from _rebuilt(turn, ids)
         return
+    if "drop_reasoning" not in request.repairs and _is_accepted(turn, ids):
+        if turn.native.blocks != "[]":
+            yield verbatim(turn.native.blocks[1:-1])  # the items of a list, spliced into the list around them
+        return
     items: list[dict[str, Any]] = orjson.loads(turn.native.blocks)
     if "drop_reasoning" in request.repairs:
         items = [item for item in items if item.get("type") != "reasoning"]
@@ -126,6 +130,12 @@ def _turn(turn: Turn, ids: tuple[str, ...], target: ResponsesTarget, request: Mo
             yield {**item, "call_id": call_id, "name": wire_name(call.name)}
         else:
             yield item
+
+
+def _is_accepted(turn: Turn, ids: tuple[str, ...]) -> bool:
+    """Say whether the ids and names of a turn's calls may go as the model gave them."""
+    calls = zip(turn.calls, ids, strict=True)
+    return all(call.wire_id == call_id and wire_name(call.name) == call.name for call, call_id in calls)
 
 
 def _rebuilt(turn: Turn, ids: tuple[str, ...]) -> Iterator[Item]:

@@ -78,18 +78,18 @@ class Pulse:
 class _Parts:
     """A reply's bytes as they come; raises ModelFailure above the size that is taken."""
 
-    def __init__(self, content: aiohttp.StreamReader) -> None:
+    def __init__(self, content: aiohttp.StreamReader, limit: int) -> None:
         self._parts = content.iter_any()
-        self._size = 0
+        self._left = limit
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> bytes:
         part = await anext(self._parts)
-        self._size += len(part)
-        if self._size > MAX_REPLY_BYTES:
-            raise ModelFailure("provider_error", f"The model server's reply is above {MAX_REPLY_BYTES} bytes.")
+        self._left -= len(part)
+        if self._left < 0:
+            raise ModelFailure("provider_error", "The model server's reply is too large to be one.")
         return part
 
 
@@ -99,9 +99,16 @@ class HttpTransport:
     It serves the event loop of its first request only. ``trust_env`` makes it read proxies from the environment.
     """
 
-    def __init__(self, *, ssl_context: ssl.SSLContext | None = None, trust_env: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        ssl_context: ssl.SSLContext | None = None,
+        trust_env: bool = False,
+        max_reply_bytes: int = MAX_REPLY_BYTES,
+    ) -> None:
         self._ssl_context = ssl_context
         self._trust_env = trust_env
+        self._max_reply_bytes = max_reply_bytes
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
@@ -122,7 +129,7 @@ class HttpTransport:
         """Send a request and feed the reply to the reader as it comes; raise only ModelFailure, or be cancelled."""
         try:
             async with self._reply(request, patience.connect, patience.idle) as (response, silence):
-                parts = _Parts(response.content)
+                parts = _Parts(response.content, self._max_reply_bytes)
                 await _until_whole(parts, silence, reader, on_text, patience.idle)
                 if reader.linger is not None:
                     await _rest(parts, silence, reader, on_text)
@@ -136,7 +143,7 @@ class HttpTransport:
         try:
             async with self._reply(request, patience.connect, idle) as (response, silence):
                 received: list[bytes] = []
-                async for part in _Parts(response.content):
+                async for part in _Parts(response.content, self._max_reply_bytes):
                     received.append(part)
                     silence.reschedule(_now() + idle)
                 return read(b"".join(received))
