@@ -276,10 +276,9 @@ def test_the_choice_is_sent_with_the_tools_which_stay_declared(choice):
     assert (body["tool_choice"], len(body["tools"])) == ({"type": choice}, 1)
 
 
-def test_no_choice_is_sent_without_tools():
-    body = asked(UserText("Hi"), tool_choice="none")
-
-    assert {"tools", "tool_choice"}.isdisjoint(body)
+def test_no_choice_is_sent_without_tools_or_where_none_was_made():
+    assert {"tools", "tool_choice"}.isdisjoint(asked(UserText("Hi"), tool_choice="none"))
+    assert "tool_choice" not in asked(UserText("Hi"), tools=(LOOK,))
 
 
 def test_nothing_is_sent_that_was_not_asked_for():

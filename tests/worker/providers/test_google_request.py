@@ -202,8 +202,9 @@ def test_the_mode_is_sent_with_the_declarations_which_stay(choice, mode):
     assert body["tools"]
 
 
-def test_no_mode_is_sent_without_declarations():
+def test_no_mode_is_sent_without_declarations_or_where_no_choice_was_made():
     assert {"tools", "toolConfig"}.isdisjoint(asked(UserText("Hi"), tool_choice="none"))
+    assert "toolConfig" not in asked(UserText("Hi"), tools=(LOOK,))
 
 
 def test_the_system_prompt_stands_apart_and_a_blank_one_is_left_out():
