@@ -36,7 +36,13 @@ class Anthropic:
 
     def first(self, text: str) -> dict[str, Any]:
         tools = [{"name": name, "input_schema": SCHEMA} for name in ("add", "sub")]
-        return {"max_tokens": 5000, "messages": [{"role": "user", "content": text}], "tools": tools}
+        thinking = {"type": "adaptive", "display": "summarized"}
+        return {
+            "max_tokens": 5000,
+            "messages": [{"role": "user", "content": text}],
+            "tools": tools,
+            "thinking": thinking,
+        }
 
     def forbid(self, body: dict[str, Any]) -> None:
         body["tool_choice"] = {"type": "none"}
@@ -135,7 +141,7 @@ class Responses:
 
     def first(self, text: str) -> dict[str, Any]:
         tools = [{"type": "function", "name": name, "parameters": SCHEMA, "strict": False} for name in ("add", "sub")]
-        wanted = {"store": False, "include": ["reasoning.encrypted_content"]}
+        wanted = {"store": False, "include": ["reasoning.encrypted_content"], "reasoning": {"summary": "auto"}}
         return {"input": [{"role": "user", "content": text}], "tools": tools, **wanted}
 
     def forbid(self, body: dict[str, Any]) -> None:
@@ -174,7 +180,8 @@ class Gemini:
     def first(self, text: str) -> dict[str, Any]:
         declared = [{"name": name, "parametersJsonSchema": SCHEMA} for name in ("add", "sub")]
         contents = [{"role": "user", "parts": [{"text": text}]}]
-        return {"contents": contents, "tools": [{"functionDeclarations": declared}]}
+        thoughts = {"thinkingConfig": {"includeThoughts": True}}
+        return {"contents": contents, "tools": [{"functionDeclarations": declared}], "generationConfig": thoughts}
 
     def forbid(self, body: dict[str, Any]) -> None:
         body["toolConfig"] = {"functionCallingConfig": {"mode": "NONE"}}

@@ -217,6 +217,14 @@ def test_a_client_that_reads_all_and_hangs_up_is_no_disconnect(fake, talk, wire,
     assert not fake.disconnects
 
 
+def test_a_client_need_not_wait_for_the_end_of_the_connection_after_the_terminal_event(fake, talk):
+    given = talk("chat", script({"text": "x", "stall": 30, "stall_after": 99}), stream=True)
+    with given.http.stream("POST", given.path, json=given.body, headers=given.client.headers) as answer:
+        next(line for line in answer.iter_lines() if line == "data: [DONE]")
+    assert fake.wait(lambda: fake.open == 0)
+    assert not fake.disconnects
+
+
 def test_requests_are_kept_with_their_bodies_and_without_keys(fake, talk, wire):
     given = talk(wire, script({"text": "x"}, name="r"))
     given.ask()

@@ -59,6 +59,14 @@ def reasoning_of(wire, body):
     return next(part for part in body["contents"][1]["parts"] if "thoughtSignature" in part)
 
 
+def test_reasoning_details_left_out_are_refused(fake, talk):
+    given = talk("chat", script(TWO_CALLS, {"text": "done"}), model="vendor/model")
+    given.answer(given.ask())
+    del given.body["messages"][1]["reasoning_details"]
+    assert given.send().status_code == 400
+    assert fake.refusals[0].refusal.rule == "reasoning_left_out"
+
+
 SIGNATURE = {"anthropic": "signature", "responses": "encrypted_content", "gemini": "thoughtSignature"}
 
 
@@ -164,6 +172,80 @@ def test_hidden_reasoning_comes_whole_and_goes_back(fake, talk, stream):
     assert turn.items[0]["type"] == "redacted_thinking"
     given.answer(turn)
     assert given.ask().text == "done"
+
+
+def test_reasoning_whose_text_is_left_out_goes_round_as_well(fake, talk, signing, stream):
+    given = talk(signing, script(TWO_CALLS, TWO_CALLS, {"text": "done"}), stream=stream)
+    del given.body[{"anthropic": "thinking", "responses": "reasoning", "gemini": "generationConfig"}[signing]]
+    for _ in range(2):
+        turn = given.ask()
+        assert TWO_CALLS["thinking"] not in json.dumps(turn.items)
+        given.answer(turn)
+    assert given.ask().text == "done"
+    assert not fake.refusals
+
+
+def test_thinking_that_is_switched_off_does_not_come(talk, stream):
+    given = talk("anthropic", script(TWO_CALLS), stream=stream)
+    given.body["thinking"] = {"type": "disabled"}
+    assert [item["type"] for item in given.ask().items] == ["text", "tool_use", "tool_use"]
+
+
+def say(wire, body, text):
+    """Append words of the user, as steering or as the next message."""
+    if wire == "anthropic":
+        body["messages"][-1]["content"].append({"type": "text", "text": text})
+    elif wire == "gemini":
+        body["contents"].append({"role": "user", "parts": [{"text": text}]})
+    else:
+        body["messages" if wire == "chat" else "input"].append({"role": "user", "content": text})
+
+
+def test_words_after_the_results_steer_and_do_not_begin_anew(fake, talk, wire, stream):
+    given = talk(wire, script(TWO_CALLS, {"text": "done"}, name="n"), stream=stream)
+    given.answer(given.ask())
+    say(wire, given.body, "Please answer now.")
+    assert given.ask().text == "done"
+    assert (fake.count("n", 0), fake.count("n", 1)) == (1, 1)
+
+
+def test_reasoning_of_an_earlier_message_need_not_come_back(fake, talk, wire):
+    given = talk(wire, script(TWO_CALLS), model="vendor/model" if wire == "chat" else "fake")
+    given.answer(given.ask())
+    if wire == "chat":
+        del given.body["messages"][1]["reasoning_details"]
+    else:
+        strip(wire, given.body)
+    say(wire, given.body, script({"text": "new"}, name="next"))
+    assert given.ask().text == "new"
+    assert fake.count("next", 0) == 1
+    assert not fake.refusals
+
+
+def test_a_malformed_call_comes_as_each_service_lets_it_through(talk, wire, stream):
+    step = {"calls": [{"name": "add", "arguments": {"a": 12345}}], "finish": "malformed"}
+    answer = talk(wire, script(step), stream=stream).send()
+    expected = {
+        "anthropic": (200, '"tool_use"'),
+        "chat": (200 if stream else 400, "tool_use_failed"),
+        "responses": (200, "function_call"),
+        "gemini": (200, "MALFORMED_FUNCTION_CALL"),
+    }
+    assert answer.status_code == expected[wire][0]
+    assert expected[wire][1] in answer.text
+    assert "12345" not in answer.text
+
+
+def test_an_overflow_comes_as_each_service_words_it(talk, wire, stream):
+    answer = talk(wire, script({"text": "x", "finish": "overflow"}), stream=stream).send()
+    expected = {
+        "anthropic": (200, "model_context_window_exceeded"),
+        "chat": (400, "context_length_exceeded"),
+        "responses": (200 if stream else 400, "context_length_exceeded"),
+        "gemini": (400, "exceeds the maximum number of tokens"),
+    }
+    assert answer.status_code == expected[wire][0]
+    assert expected[wire][1] in answer.text
 
 
 STOPS = {

@@ -19,7 +19,8 @@ class Said:
 class Ask:
     """What is asked: ``room`` is the limit of the reply in tokens, ``closing`` that tools are forbidden.
 
-    ``thinks`` says that reasoning comes signed: not where it is switched off, or its encrypted form is not asked for.
+    ``thinks`` says that reasoning comes signed: not where it is switched off, or its encrypted form is not asked for;
+    ``shows`` that its text (or a summary) comes with it.
     """
 
     format: Format
@@ -31,3 +32,4 @@ class Ask:
     size: int = 0
     wants_usage: bool = True
     thinks: bool = True
+    shows: bool = True

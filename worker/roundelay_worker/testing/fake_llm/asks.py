@@ -6,6 +6,7 @@ from roundelay_worker.testing.fake_llm.anthropic_request import blocks
 from roundelay_worker.testing.fake_llm.ask import Ask, Said
 from roundelay_worker.testing.fake_llm.check_gemini import get
 from roundelay_worker.testing.fake_llm.check_responses import as_items, is_model, kind_of
+from roundelay_worker.testing.fake_llm.models import claude_generation
 from roundelay_worker.testing.fake_llm.refusal import Format, Json
 
 PAUSE_ID = "srvtoolu_Paused"
@@ -36,7 +37,14 @@ def _anthropic(body: Json, _stream: bool, size: int) -> Ask:
         room=body.get("max_tokens"),
         size=size,
         thinks=thinking.get("type") != "disabled",
+        shows=_anthropic_shows(str(body.get("model", "")), thinking),
     )
+
+
+def _anthropic_shows(model: str, thinking: Json) -> bool:
+    """Say whether thinking has a text: new models leave it out unless a summary is asked for."""
+    usual = "omitted" if claude_generation(model) >= (5, 0) else "summarized"
+    return bool(thinking.get("display", usual) != "omitted")
 
 
 def _anthropic_turns(content: list[Json]) -> int:
@@ -86,6 +94,7 @@ def _responses(body: Json, _stream: bool, size: int) -> Ask:
         room=body.get("max_output_tokens"),
         size=size,
         thinks="reasoning.encrypted_content" in (body.get("include") or ()),
+        shows=bool((body.get("reasoning") or {}).get("summary")),
     )
 
 
@@ -100,14 +109,16 @@ def _gemini(body: Json, stream: bool, size: int) -> Ask:
             talk.append(Said("results"))
         talk += [Said("user", part["text"]) for part in parts if "text" in part]
     calling = get(get(body, "toolConfig") or {}, "functionCallingConfig") or {}
+    config = get(body, "generationConfig") or {}
     return Ask(
         "gemini",
         str(body.get("model", "")),
         tuple(talk),
         stream=stream,
         closing=str(calling.get("mode", "")).upper() == "NONE",
-        room=get(get(body, "generationConfig") or {}, "maxOutputTokens"),
+        room=get(config, "maxOutputTokens"),
         size=size,
+        shows=bool(get(get(config, "thinkingConfig") or {}, "includeThoughts")),
     )
 
 

@@ -21,7 +21,7 @@ from roundelay_worker.testing.fake_llm.schemas import strict_faults, top_level_u
 _LIMIT = 32 * 1024 * 1024
 _TOP = words(
     "model max_tokens messages system tools tool_choice stop_sequences stream thinking output_config "
-    "cache_control metadata service_tier temperature top_p top_k container context_management mcp_servers betas"
+    "cache_control metadata service_tier temperature top_p top_k container context_management mcp_servers"
 )
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _LEAST_BUDGET = 1024

@@ -7,7 +7,7 @@ Google's own definition). Both spellings of keys are read, as the service does.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from roundelay_worker.testing.fake_llm import models, seals
@@ -106,6 +106,7 @@ def part_essence(part: Json) -> Any:
     return [call.get("name"), call.get("args") or {}] if call else "text"
 
 
+@lru_cache(maxsize=256)
 def _snake(name: str) -> str:
     return re.sub(r"[A-Z]", lambda found: "_" + found.group().lower(), name)
 

@@ -1,7 +1,7 @@
 """How a reply goes out: whole and at once, or stalled, dripped, paced, cut."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 
 import orjson
 from aiohttp import web
@@ -42,34 +42,48 @@ def is_plain(step: Step) -> bool:
     return not (step.stall or step.drip is not None or step.pace or step.cut or step.pings or step.repeat_piece)
 
 
-async def stream(request: web.Request, scene: Scene) -> web.StreamResponse:
-    """Send a reply as server-sent events."""
-    reply, step = scene.reply, scene.step
-    response = web.StreamResponse(headers={"content-type": _SSE, "cache-control": "no-cache"})
-    await response.prepare(request)
-    if is_plain(step):
-        await response.write(b"".join((*reply.opening, *reply.content, *reply.closing)))
+class Delivery:
+    """One reply on its way; ``sent`` once the client had all of it, so that hanging up is its right."""
+
+    def __init__(self, request: web.Request, scene: Scene) -> None:
+        self._request = request
+        self._reply = scene.reply
+        self._step = scene.step
+        self.sent = False
+
+    async def stream(self) -> web.StreamResponse:
+        """Send the reply as server-sent events."""
+        reply, pings = self._reply, self._step.pings
+        response = web.StreamResponse(headers={"content-type": _SSE, "cache-control": "no-cache"})
+        await response.prepare(self._request)
+        if is_plain(self._step):
+            await response.write(b"".join((*reply.opening, *reply.content, *reply.closing)))
+            return response
+        events = _until_cut(self._step, (*reply.opening, *[reply.ping] * pings, *reply.content), reply.closing)
+        await self._send(response, events, range(len(reply.opening), len(reply.opening) + pings))
         return response
-    body = _until_cut(step, (*reply.opening, *[reply.ping] * step.pings, *reply.content), reply.closing)
-    async for chunk in _slowly(step, body, pinged=range(len(reply.opening), len(reply.opening) + step.pings)):
-        await response.write(chunk)
-    _hang_up(request, step)
-    return response
 
+    async def whole(self, body: bytes) -> web.StreamResponse:
+        """Send a body in one piece."""
+        step = self._step
+        if is_plain(step):
+            return web.Response(body=body, headers={"content-type": _JSON})
+        response = web.StreamResponse(headers={"content-type": _JSON})
+        await response.prepare(self._request)
+        half = body[: len(body) // 2]
+        parts = (*[b"\n"] * step.pings, *((half,) if step.cut else (half, body[len(half) :])))
+        await self._send(response, parts, range(step.pings))
+        return response
 
-async def whole(request: web.Request, scene: Scene, body: bytes) -> web.StreamResponse:
-    """Send a reply in one piece."""
-    step = scene.step
-    if is_plain(step):
-        return web.Response(body=body, headers={"content-type": _JSON})
-    response = web.StreamResponse(headers={"content-type": _JSON})
-    await response.prepare(request)
-    half = body[: len(body) // 2]
-    parts = [b"\n"] * step.pings + ([half] if step.cut else [half, body[len(half) :]])
-    async for chunk in _slowly(step, parts, pinged=range(step.pings)):
-        await response.write(chunk)
-    _hang_up(request, step)
-    return response
+    async def _send(self, response: web.StreamResponse, chunks: tuple[bytes, ...], pinged: range) -> None:
+        step = self._step
+        async for bit in _slowly(step, chunks, pinged):
+            await response.write(bit)
+        self.sent = True
+        if step.stall_after >= len(chunks):
+            await asyncio.sleep(step.stall)
+        if step.cut and step.cut != "clean" and self._request.transport is not None:
+            self._request.transport.abort()
 
 
 def _until_cut(step: Step, events: tuple[bytes, ...], closing: tuple[bytes, ...]) -> tuple[bytes, ...]:
@@ -78,28 +92,15 @@ def _until_cut(step: Step, events: tuple[bytes, ...], closing: tuple[bytes, ...]
     return events if step.cut is True or step.cut == "clean" else events[: int(step.cut)]
 
 
-def _hang_up(request: web.Request, step: Step) -> None:
-    if step.cut and step.cut != "clean" and request.transport is not None:
-        request.transport.abort()
-
-
-async def _slowly(step: Step, chunks: Iterable[bytes], pinged: range) -> AsyncIterator[bytes]:
+async def _slowly(step: Step, chunks: tuple[bytes, ...], pinged: range) -> AsyncIterator[bytes]:
     pace = step.pace or (step.every if step.repeat_piece else 0)
-    place = -1
     for place, chunk in enumerate(chunks):
-        if step.stall and place == step.stall_after:
+        await asyncio.sleep(step.every if place - 1 in pinged else pace if place else 0)
+        if place == step.stall_after:
             await asyncio.sleep(step.stall)
-        async for bit in _bits(step, chunk):
-            yield bit
-        await asyncio.sleep(step.every if place in pinged else pace)
-    if step.stall and place < step.stall_after:
-        await asyncio.sleep(step.stall)
-
-
-async def _bits(step: Step, chunk: bytes) -> AsyncIterator[bytes]:
-    if step.drip is None:
-        yield chunk
-        return
-    for start in range(0, len(chunk), step.drip_bytes):
-        yield chunk[start : start + step.drip_bytes]
-        await asyncio.sleep(step.drip)
+        if step.drip is None:
+            yield chunk
+            continue
+        for start in range(0, len(chunk), step.drip_bytes):
+            await asyncio.sleep(step.drip)
+            yield chunk[start : start + step.drip_bytes]

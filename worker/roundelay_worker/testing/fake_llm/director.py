@@ -124,9 +124,11 @@ class Director:
             return Scene(request, ask, Step(), Reply(), refusal)
         step = _prepared(cue.step.on_attempt(request.attempt), ask)
         self._doubt(cue.script.name, step.error)
-        if step.error:
-            return Scene(request, ask, step, Reply(refusal=errors.named(ask.format, step.error, step.retry_after)))
-        return Scene(request, ask, step, Reply() if step.status else _WRITERS[ask.format](ask, step))
+        try:
+            return Scene(request, ask, step, _reply(ask, step))
+        except BaseException:
+            self._ledger.ended(request)
+            raise
 
     def _doubt(self, name: str, rule: str) -> None:
         if rule in _DOUBTS:
@@ -139,6 +141,12 @@ def _body(raw: bytes) -> Json | None:
     except orjson.JSONDecodeError:
         return None
     return body if isinstance(body, dict) else None
+
+
+def _reply(ask: Ask, step: Step) -> Reply:
+    if step.error:
+        return Reply(refusal=errors.named(ask.format, step.error, step.retry_after))
+    return Reply() if step.status else _WRITERS[ask.format](ask, step)
 
 
 def _without_calls(step: Step, turn: int) -> Step:

@@ -4,7 +4,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from roundelay_worker.testing.fake_llm.script import ScriptedCall, ScriptUnreadable
+from roundelay_worker.testing.fake_llm.refusal import as_object
+from roundelay_worker.testing.fake_llm.script import Leak, ScriptedCall
 
 _BAR = "\uff5cDSML\uff5c"
 
@@ -20,7 +21,7 @@ def _dsml(name: str, arguments: Mapping[str, Any]) -> str:
     return f"<{_BAR}function_calls>{call}</{_BAR}function_calls>"
 
 
-_STYLES: dict[str, Callable[[str, Mapping[str, Any]], str]] = {
+_STYLES: dict[Leak, Callable[[str, Mapping[str, Any]], str]] = {
     "hermes": lambda name, arguments: f"<tool_call>\n{_call(name, arguments)}\n</tool_call>",
     "qwen": _qwen,
     "mistral": lambda name, arguments: f"[TOOL_CALLS][{_call(name, arguments)}]",
@@ -32,12 +33,9 @@ _STYLES: dict[str, Callable[[str, Mapping[str, Any]], str]] = {
 }
 
 
-def leaked(call: ScriptedCall, style: bool | str) -> str:
+def leaked(call: ScriptedCall, style: bool | Leak) -> str:
     """Return a call as text in a style; true means ``hermes``."""
-    wanted = "hermes" if style is True else str(style)
-    if wanted not in _STYLES:
-        raise ScriptUnreadable(f"leak is true or one of {', '.join(_STYLES)}")
-    return _STYLES[wanted](call.name, json.loads(call.arguments or "{}"))
+    return _STYLES["hermes" if isinstance(style, bool) else style](call.name, as_object(call.arguments))
 
 
 def _call(name: str, arguments: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ writes such a text.
 A step, every key optional:
 
 ==================  =============================================================================================
-``text``            visible text;  ``thinking``: reasoning before it, signed;  ``redacted``: true hides it (Anthropic)
+``text``            visible text;  ``thinking``: reasoning before it, signed;  ``redacted``: true: hidden (Anthropic)
 ``calls``           ``[{"name", "arguments": {...} or "bad_arguments": "raw text" or null, "id"?}]``
 ``leak``            the calls are leaked as text: true, or a style (hermes, qwen, mistral, llama, dsml, harmony)
 ``finish``          complete, cut, refused, filtered, paused, malformed, overflow, empty, unknown
@@ -34,8 +34,10 @@ from hashlib import sha256
 from typing import Any, Literal, Self, get_args
 
 from roundelay_worker.testing.fake_llm.ask import Said
+from roundelay_worker.testing.fake_llm.errors import KINDS
 
 Ending = Literal["complete", "cut", "refused", "filtered", "paused", "malformed", "overflow", "empty", "unknown"]
+Leak = Literal["hermes", "qwen", "mistral", "llama", "dsml", "harmony"]
 MARK = "script:"
 
 
@@ -68,7 +70,7 @@ class Step:
     thinking: str = ""
     redacted: bool = False
     calls: tuple[ScriptedCall, ...] = ()
-    leak: bool | str = False
+    leak: bool | Leak = False
     finish: Ending = "complete"
     needs: int = 0
     usage: Mapping[str, int] | None = field(default_factory=dict, hash=False)
@@ -99,8 +101,7 @@ class Step:
         if not isinstance(raw, dict) or not raw.keys() <= known:
             unknown = sorted(raw.keys() - known) if isinstance(raw, dict) else type(raw).__name__
             raise ScriptUnreadable(f"a step is an object without these: {unknown}")
-        if raw.get("finish", "complete") not in get_args(Ending):
-            raise ScriptUnreadable(f"finish is one of {', '.join(get_args(Ending))}")
+        _refuse_wrong_values(raw, {each.name: each.default for each in fields(cls)})
         calls = tuple(ScriptedCall.read(each) for each in raw.get("calls", ()))
         then = cls.read(raw["then"]) if raw.get("then") is not None else None
         return cls(**{**raw, "calls": calls, "then": then})
@@ -110,6 +111,22 @@ class Step:
         if not self.times or attempt <= self.times:
             return self
         return (self.then or Step(text="ok")).on_attempt(attempt - self.times)
+
+
+def _refuse_wrong_values(raw: dict[str, Any], usual: Mapping[str, Any]) -> None:
+    choices = {
+        "finish": get_args(Ending),
+        "leak": (True, False, *get_args(Leak)),
+        "error": ("", *KINDS),
+        "in_stream_error": ("", *(KINDS - {"gateway"})),
+    }
+    for name, value in raw.items():
+        if name in choices and value not in choices[name]:
+            raise ScriptUnreadable(f"{name} is one of {', '.join(map(str, choices[name]))}")
+        if type(usual[name]) in {int, float} and not isinstance(value, (int, float)):
+            raise ScriptUnreadable(f"{name} is a number")
+        if type(usual[name]) is str and not isinstance(value, str):
+            raise ScriptUnreadable(f"{name} is a text")
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,24 +70,14 @@ class Server:
             self._ledger.ended(scene.request)
 
     async def _deliver(self, request: web.Request, scene: Scene) -> web.StreamResponse:
+        going = delivery.Delivery(request, scene)
         try:
             await asyncio.sleep(scene.step.delay)
-            return await self._send(request, scene)
+            return await _send(scene, going, as_array=_is_array(request, scene))
         except (asyncio.CancelledError, ConnectionError):
-            self._ledger.disconnected(scene.request)
+            if not going.sent:
+                self._ledger.disconnected(scene.request)
             raise
-
-    async def _send(self, request: web.Request, scene: Scene) -> web.StreamResponse:
-        array = _is_array(request, scene)
-        if scene.step.status:
-            return delivery.raw(scene.step)
-        if scene.reply.refusal is not None:
-            return delivery.refused(scene.reply.refusal, as_list=array)
-        if scene.ask.stream and not array:
-            return await delivery.stream(request, scene)
-        return await delivery.whole(
-            request, scene, delivery.json_array(scene) if array else orjson.dumps(scene.reply.body)
-        )
 
     async def _look(self, request: web.Request) -> web.Response:
         bodies = request.query.get("bodies") == "1"
@@ -107,6 +97,16 @@ class Server:
     async def _reset(self, _request: web.Request) -> web.Response:
         self._ledger.reset()
         return web.Response(status=204)
+
+
+async def _send(scene: Scene, going: delivery.Delivery, *, as_array: bool) -> web.StreamResponse:
+    if scene.step.status:
+        return delivery.raw(scene.step)
+    if scene.reply.refusal is not None:
+        return delivery.refused(scene.reply.refusal, as_list=as_array)
+    if scene.ask.stream and not as_array:
+        return await going.stream()
+    return await going.whole(delivery.json_array(scene) if as_array else orjson.dumps(scene.reply.body))
 
 
 def _is_array(request: web.Request, scene: Scene) -> bool:

@@ -72,7 +72,7 @@ def _thought(ask: Ask, step: Step, said: list[Json]) -> list[Json]:
     if not step.thinking or not ask.thinks:
         return said
     kind = "redacted_thinking" if step.redacted else "thinking"
-    block: Json = {"type": kind} if step.redacted else {"type": kind, "thinking": step.thinking}
+    block: Json = {"type": kind} if step.redacted else {"type": kind, "thinking": step.thinking if ask.shows else ""}
     turn = [essence(each) for each in (block, *said)]
     signature = seals.sign(seals.Seal("anthropic", ask.model, seals.digest(turn[0]), seals.digest(turn), 0, len(turn)))
     return [{**block, "data" if step.redacted else "signature": signature}, *said]

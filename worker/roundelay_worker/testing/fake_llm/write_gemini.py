@@ -77,7 +77,7 @@ def _parts(ask: Ask, step: Step) -> list[Json]:
 
 def _thought(ask: Ask, step: Step, said: list[Json]) -> list[Json]:
     """Sign the first call, or after reasoning an empty text part at the end, as the service does."""
-    thoughts: list[Json] = [{"text": step.thinking, "thought": True}] if step.thinking else []
+    thoughts: list[Json] = [{"text": step.thinking, "thought": True}] if step.thinking and ask.shows else []
     turn = seals.digest(essence(said))
 
     def signed(part: Json) -> Json:

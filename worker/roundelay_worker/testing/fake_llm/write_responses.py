@@ -124,7 +124,7 @@ def _call(ask: Ask, step: Step, place: int) -> Json:
 def _thought(ask: Ask, step: Step, said: list[Json]) -> list[Json]:
     if not step.thinking:
         return []
-    summary = [{"type": "summary_text", "text": step.thinking}]
+    summary = [{"type": "summary_text", "text": step.thinking}] if ask.shows else []
     item: Json = {"id": new_id("rs_"), "type": "reasoning", "summary": summary}
     turn = [essence(each) for each in (item, *said)]
     if not ask.thinks:
@@ -157,6 +157,8 @@ def _inside(step: Step, item: Json, place: Json) -> tuple[Json, list[Json]]:
 
 
 def _summary(item: Json, where: Json) -> list[Json]:
+    if not item["summary"]:
+        return []
     kind, at, part = "response.reasoning_summary", {**where, "summary_index": 0}, item["summary"][0]
     return [
         {"type": f"{kind}_part.added", "part": {**part, "text": ""}, **at},
