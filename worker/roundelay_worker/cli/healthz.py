@@ -37,7 +37,7 @@ def _worker_reason(connection: redis.Redis, settings: Settings) -> str:
     """Return what is wrong with the worker processes of this machine, by what they show of themselves."""
     own = process_key(settings.prefix, f"{socket.gethostname()}-*")
     conditions = [connection.get(key) for key in connection.scan_iter(own, count=1000)]
-    if b"consuming" in conditions:
+    if "consuming" in conditions:
         return ""
     return "not_consuming: a worker process lives but takes no work" if conditions else ""
 
