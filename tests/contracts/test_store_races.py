@@ -111,7 +111,7 @@ def test_ends_of_parked_messages_and_of_the_running_one_at_once_lose_nobody(play
 
 
 def test_a_message_that_is_ended_while_it_is_woken_passes_the_turn_on(play_postgres) -> None:
-    """The end of the parked message begins before, and gets its conversation after, the end of the running one."""
+    """The end of the parked message begins before the end of the running one commits, and goes on after it."""
 
     async def scenario(world) -> None:
         await world.store.accept([world.arrival(f"m{number}") for number in range(2)])
@@ -122,7 +122,7 @@ def test_a_message_that_is_ended_while_it_is_woken_passes_the_turn_on(play_postg
 
         async def hold() -> None:
             async with third._driver._connection() as connection, connection.transaction():
-                await connection.fetch("SELECT * FROM roundelay_conversations FOR UPDATE")
+                await connection.fetch("SELECT * FROM roundelay_messages WHERE id = 'm0' FOR UPDATE")
                 held.set()
                 await release.wait()
 
