@@ -142,7 +142,7 @@ def kind_of(state: State) -> State:
             pass
     limited = state.limits.max_total_tokens is not None and not isinstance(stage, Ended)
     spent = Spent(input_tokens=state.spent.tokens + state.reserved if limited else 0)
-    return replace(state, stage=stage, seq=0, spent=spent, reserved=0)
+    return replace(state, stage=stage, seq=0, spent=spent, reserved=0, repairs=tuple(sorted(state.repairs)))
 
 
 def events(state: State, world: World) -> Iterator[Event]:
