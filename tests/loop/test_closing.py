@@ -10,14 +10,8 @@ from roundelay_worker.loop.state import Asking, Ended, Failure, Limits
 from roundelay_worker.loop.step import todo
 from roundelay_worker.loop.texts import NOT_EXECUTED
 
-STALLED = Failure("model_stalled", "The model stalled.", retryable=True)
 DOWN = Failure("model_unreachable", "The model could not be reached.", retryable=True)
 REJECTED = Failure("bad_request", "The request was refused.")
-
-
-def looks(count: int) -> list[Turn]:
-    """Return turns that call and never the same thing twice."""
-    return [asks(f"look:{number}") for number in range(count)]
 
 
 # 5: the closing turn

@@ -15,11 +15,6 @@ DOWN = Failure("model_unreachable", "The model could not be reached.", retryable
 REJECTED = Failure("bad_request", "The request was refused.")
 
 
-def looks(count: int) -> list[Turn]:
-    """Return turns that call and never the same thing twice."""
-    return [asks(f"look:{number}") for number in range(count)]
-
-
 # Tokens
 
 

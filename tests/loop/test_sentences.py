@@ -11,7 +11,6 @@ from roundelay_worker.loop.state import Ended, Failure, Limits, State
 from roundelay_worker.loop.step import step
 from roundelay_worker.loop.texts import closing_instruction
 
-STALLED = Failure("model_stalled", "The model stalled.", retryable=True)
 DOWN = Failure("model_unreachable", "The model could not be reached.", retryable=True)
 REJECTED = Failure("bad_request", "The request was refused.")
 
