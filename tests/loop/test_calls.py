@@ -172,6 +172,7 @@ def test_verify_may_turn_unknown_into_done() -> None:
     play = lost_while("put", begun=0)
     play.feed(CallVerified(1, 0, "done", False, 2.0, Result("row 7 is there")))
     assert play.results == [["row 7 is there"]]
+    assert [note.seconds for note in play.notes if note.kind == "tool_finished"] == [0.0]
     assert play.state.sequence[0].results[0].outcome == "done"
 
 

@@ -204,6 +204,7 @@ def test_a_reply_cut_by_the_output_limit_is_discarded_and_asked_for_once_more_wi
     play = Play([asks("put", finish="cut"), says("done")])
     play.run()
     assert (play.ended.text, play.runs, play.state.sequence) == ("done", [], ())
+    assert [note.delay for note in play.notes if note.kind == "retrying"] == [0.0]
     assert [(request.max_output_tokens, request.nudge) for request in play.requests] == [
         (8192, ""), (16384, "reply_cut")
     ]  # fmt: skip
