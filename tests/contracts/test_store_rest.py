@@ -11,8 +11,9 @@ import pytest
 
 from roundelay_worker.loop.history import Result, TurnUsage
 from roundelay_worker.loop.state import CallPlan
+from roundelay_worker.migrations import REVISIONS
 from roundelay_worker.store import Store, StoreUnavailable, UnsuitableDatabase
-from roundelay_worker.store.migrate import newest, revision
+from roundelay_worker.store.migrate import revision
 from roundelay_worker.store.records import HandOn
 
 
@@ -253,8 +254,8 @@ def test_a_lease_is_renewed_from_another_thread(play) -> None:
 def test_many_migrate_at_once(postgres_server, tmp_path, fresh_postgres) -> None:
     async def migrate(url: str) -> None:
         stores = [await Store.open(url) for _ in range(3)]
-        assert await asyncio.gather(*(store.migrate() for store in stores)) == [newest()] * 3
-        assert await revision(stores[0]._driver) == newest()
+        assert await asyncio.gather(*(store.migrate() for store in stores)) == [REVISIONS[-1]] * 3
+        assert await revision(stores[0]._driver) == REVISIONS[-1]
         for store in stores:
             await store.close()
 
@@ -267,7 +268,7 @@ def test_a_database_of_a_newer_version_is_left_as_it_is(play) -> None:
         await world.store._driver.fetch("UPDATE roundelay_version SET version_num = '9999'")
 
         found = await world.store.migrate()
-        await world.store._driver.fetch("UPDATE roundelay_version SET version_num = $1", newest())
+        await world.store._driver.fetch("UPDATE roundelay_version SET version_num = $1", REVISIONS[-1])
 
         assert found == "9999"
 
