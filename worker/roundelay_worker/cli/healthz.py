@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from redis.exceptions import RedisError
 
-from roundelay_worker.cli.checks import connect_redis
+from roundelay_worker.cli.connecting import connect_redis
 from roundelay_worker.cli.parser import Options
 from roundelay_worker.settings import Settings
 from roundelay_worker.store.errors import StoreError
