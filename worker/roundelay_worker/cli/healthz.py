@@ -9,7 +9,7 @@ import redis
 from redis.exceptions import RedisError
 
 from roundelay.names import process_key
-from roundelay_worker.cli.checks import connect_redis
+from roundelay_worker.cli.connecting import connect_redis
 from roundelay_worker.cli.parser import Options
 from roundelay_worker.settings import Settings
 from roundelay_worker.store.errors import StoreError

@@ -6,7 +6,7 @@ from typing import Final
 from redis.exceptions import RedisError
 
 from roundelay.names import database_key
-from roundelay_worker.cli.checks import connect_redis
+from roundelay_worker.cli.connecting import connect_redis
 from roundelay_worker.cli.findings import Finding, fault, note, ok
 from roundelay_worker.settings import Settings
 from roundelay_worker.store.errors import StoreError
