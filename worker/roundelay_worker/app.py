@@ -15,6 +15,7 @@ from celery import Celery, bootsteps, signals
 from kombu import Queue as CeleryQueue
 
 from roundelay.names import messages_queue, rounds_queue
+from roundelay_worker import logs
 from roundelay_worker.settings import Settings, SettingsError
 from roundelay_worker.store.records import Dispatch, Queue
 from roundelay_worker.tasks import add_tasks, task_of
@@ -134,6 +135,10 @@ def _follow_worker(app: Celery, runtime: Runtime) -> None:
     def stop(**_: Any) -> None:
         runtime.stop()
 
+    def log_our_way(**_: Any) -> None:
+        logs.configure(runtime.settings.log_level)
+
+    signals.setup_logging.connect(log_our_way, weak=False)
     signals.worker_init.connect(begin, weak=False)
     signals.worker_shutting_down.connect(drain, weak=False)
     signals.worker_shutdown.connect(stop, weak=False)

@@ -71,14 +71,19 @@ class Performer:
                 turn = await setup.provider.ask(request, self._on_text(session, wanted), self._patience())
         except ModelFailure as failure:
             return self._failed(
-                wanted, Failure(failure.code, failure.message, failure.retryable, failure.delay, failure.repair)
+                session,
+                wanted,
+                Failure(failure.code, failure.message, failure.retryable, failure.delay, failure.repair),
             )
         except TimeoutError:
-            return self._failed(wanted, Failure("model_timeout", "The model did not finish in time.", retryable=True))
+            return self._failed(
+                session, wanted, Failure("model_timeout", "The model did not finish in time.", retryable=True)
+            )
         except Exception as exc:  # the one broad catch: an adapter's bug must not end in silence
             log.exception("provider_broke", extra={"message_id": session.message_id})
             text = f"The model's adapter failed ({type(exc).__name__})."
-            return self._failed(wanted, Failure("provider_error", text, retryable=True))
+            return self._failed(session, wanted, Failure("provider_error", text, retryable=True))
+        session.step_deadline = None
         plans = tuple(self.plan(call.name, setup.tool_names) for call in turn.calls)
         return TurnArrived(wanted.round, wanted.attempt, turn, plans, self._clock.now())
 
@@ -100,7 +105,8 @@ class Performer:
 
         return publish
 
-    def _failed(self, wanted: AskModel, failure: Failure) -> TurnFailed:
+    def _failed(self, session: Session, wanted: AskModel, failure: Failure) -> TurnFailed:
+        session.step_deadline = None
         jitter = random.random()  # noqa: S311 - spreads retries, guards nothing
         return TurnFailed(wanted.round, wanted.attempt, failure, self._clock.now(), jitter)
 

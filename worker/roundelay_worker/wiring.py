@@ -49,6 +49,9 @@ _DEAF: Final = 10.0
 """Seconds that a worker may fail to consume from a broker that answers."""
 EXIT_DEAF: Final = 71
 EXIT_LOOSE: Final = 73
+EXIT_STUCK: Final = 72
+_STUCK: Final = 15.0
+"""Seconds by which a step may outlive its own deadline."""
 _WEDGED: Final = 30.0
 """Seconds without a turn of the event loop after which the process is given up."""
 
@@ -230,11 +233,11 @@ class Runtime:
         os._exit(EXIT_LEASE_LOST)
 
     async def _show_alive(self) -> None:
-        """Let readers see that this worker lives, without a look into the database."""
+        """Let readers and probes see that this worker lives, and whether it consumes."""
         key = process_key(self.settings.prefix, self.process_id)
         while True:
             try:
-                await self._redis.set(key, "alive", px=int(self.settings.lease * 1000))
+                await self._redis.set(key, self._condition(), px=int(self.settings.lease * 1000))
             except (aioredis.RedisError, OSError):
                 log.debug("alive_not_shown")
             await asyncio.sleep(self.settings.lease / 3)
@@ -244,6 +247,7 @@ class Runtime:
         deaf_since = None
         while True:
             await asyncio.sleep(1)
+            self._end_if_stuck()
             deaf = not self._consuming and not self._draining and await self._broker_answers()
             deaf_since = (deaf_since or time.monotonic()) if deaf else None
             if deaf_since is not None and time.monotonic() - deaf_since > _DEAF:
@@ -254,8 +258,20 @@ class Runtime:
                 self.drain(self.settings.shutdown_grace)
                 self._loop.call_later(self.settings.shutdown_grace + _DEAF, os._exit, EXIT_LOOSE)
 
+    def _end_if_stuck(self) -> None:
+        now = time.monotonic()
+        for session in self.sessions:
+            if session.step_deadline is not None and now - session.step_deadline > _STUCK:
+                log.critical("step_outlived_its_deadline", extra={"message_id": session.message_id})
+                os._exit(EXIT_STUCK)
+
     async def _broker_answers(self) -> bool:
         return await self._queue_length("rounds") is not None
+
+    def _condition(self) -> str:
+        if self._draining:
+            return "draining"
+        return "consuming" if self._consuming else "not_consuming"
 
     def _wake(self, message_id: str, pause: float) -> None:
         self._loop.call_later(pause, lambda: self._spawn(self._dispatch_due(message_id)))

@@ -225,6 +225,8 @@ def isolated_family(journal: str, how: Literal["hang", "return", "die", "spin"])
     ]
     for child in children:
         _append(journal, str(child.pid))
+    shell = ["sh", "-c", "setsid sleep 60 >/dev/null 2>&1 & echo $!"]
+    _append(journal, subprocess.run(shell, check=True, capture_output=True, text=True).stdout.strip())
     _append(journal, "ready")
     if how == "return":
         return "done"
@@ -251,7 +253,7 @@ def isolated_read_dies() -> str:
 
 
 def _verify_transfer(amount: int, context: ToolContext) -> object:
-    answers = {1: True, 2: False, 3: None, 4: {"id": context.idempotency_key}}
+    answers = {1: True, 2: False, 3: None, 4: {"id": context.idempotency_key}, 7: 0}
     if amount == 5:
         raise RuntimeError("secret")
     if amount == 6:

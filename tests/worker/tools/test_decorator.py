@@ -1,6 +1,7 @@
 import asyncio
 import inspect
 import re
+from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
 from typing import Annotated, Any, Literal
@@ -148,6 +149,7 @@ def _default_field(name: str = Field("x")) -> None: ...
 def _two_contexts(a: ToolContext, b: ToolContext) -> None: ...
 def _no_schema(name: asyncio.Lock) -> None: ...
 def _no_json(name: type[int] | asyncio.Event) -> None: ...
+def _no_schema_of_json(name: Callable[[], int]) -> None: ...
 def _generator(name: str) -> Any:
     yield name
 
@@ -169,6 +171,7 @@ async def _async_generator(name: str) -> Any:
         (_two_contexts, "keep one"),
         (_no_schema, "cannot be validated"),
         (_no_json, "cannot be validated"),
+        (_no_schema_of_json, "JSON cannot carry"),
         (_generator, "return the whole value"),
         (_async_generator, "return the whole value"),
         (lambda: None, "beginning with a letter"),

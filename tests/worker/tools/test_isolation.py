@@ -96,7 +96,7 @@ def test_at_its_timeout_a_tool_dies_with_everything_it_started(tmp_path):
         return alive, outcomes, dead
 
     alive, outcomes, dead = asyncio.run(scenario())
-    assert alive == dead == [True] * 8
+    assert alive == dead == [True] * 10
     assert [(o.code, o.uncertain) for o in outcomes] == [("outcome_unknown", True)] * 2
 
 
@@ -106,7 +106,7 @@ def test_what_a_tool_started_ends_with_it_however_it_ends(tmp_path, how, code):
     outcome = run_once(sample_tools.isolated_family, journal=str(journal), how=how)
     assert outcome.code == code
     family = family_in(journal)
-    assert len(family) == 4
+    assert len(family) == 5
     assert not any(map(is_alive, family))
 
 
@@ -126,7 +126,59 @@ def test_a_cancelled_call_is_dead_when_the_cancellation_returns(tmp_path):
         await runner.aclose()
         return alive, runner.loose
 
-    assert asyncio.run(scenario()) == ([False] * 4, 0)
+    assert asyncio.run(scenario()) == ([False] * 5, 0)
+
+
+def test_a_second_cancel_does_not_cut_the_killing_short(tmp_path):
+    journal = tmp_path / "journal"
+
+    async def scenario():
+        runner = ToolRunner()
+        running = asyncio.create_task(
+            run_with(runner, sample_tools.isolated_family, 60, journal=str(journal), how="hang")
+        )
+        await until(lambda: is_ready(journal))
+        running.cancel()
+        await asyncio.sleep(0)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        await runner.aclose()
+        return [is_alive(pid) for pid in family_in(journal)]
+
+    assert asyncio.run(scenario()) == [False] * 5
+
+
+def test_a_guardian_that_does_not_answer_is_killed_and_the_tool_with_it(tmp_path):
+    journal = tmp_path / "journal"
+
+    async def scenario():
+        runner = ToolRunner()
+        running = asyncio.create_task(
+            run_with(runner, sample_tools.isolated_family, 60, journal=str(journal), how="hang")
+        )
+        await until(lambda: is_ready(journal))
+        tool_pid = family_in(journal)[0]
+        os.kill(parent_of(tool_pid), signal.SIGSTOP)
+        begun = time.monotonic()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        await until(lambda: not is_alive(tool_pid))
+        await runner.aclose()
+        return time.monotonic() - begun
+
+    try:
+        assert 2 <= asyncio.run(scenario()) < 10
+    finally:
+        for orphan in filter(is_alive, family_in(journal)):
+            os.kill(orphan, signal.SIGKILL)
+
+
+def test_without_an_interpreter_the_call_is_an_error_result(monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    outcome = run_once(sample_tools.isolated_refuse)
+    assert error_of(outcome)["message"] == "The tool failed with FileNotFoundError."
 
 
 WORKER = """

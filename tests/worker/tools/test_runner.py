@@ -162,13 +162,16 @@ def test_an_async_tool_that_swallows_cancellation_is_loose_too():
     assert late == ["late after all"]
 
 
-def test_a_cancelled_async_tool_is_not_loose():
+def test_a_cancelled_async_tool_is_not_loose_and_brings_nothing_late():
+    late = []
+
     async def scenario():
-        runner = ToolRunner()
+        runner = ToolRunner(on_late=lambda _, result: late.append(result))
         await run_with(runner, sample_tools.hang_writing_async, 0.02)
         return runner.loose
 
     assert asyncio.run(scenario()) == 0
+    assert late == []
 
 
 def test_a_late_hook_that_raises_breaks_nothing(caplog):
@@ -209,8 +212,10 @@ def test_cancelling_a_call_ends_it_at_once_and_lets_loose_what_cannot_be_ended(f
 
 
 def test_a_second_cancel_while_the_first_is_served_counts_the_call_once():
+    late = []
+
     async def scenario():
-        runner = ToolRunner()
+        runner = ToolRunner(on_late=lambda _, result: late.append(result.text))
         running = asyncio.create_task(run_with(runner, sample_tools.swallow_cancellation, 0.02))
         await until(lambda: runner.loose == 1)
         running.cancel()
@@ -223,6 +228,7 @@ def test_a_second_cancel_while_the_first_is_served_counts_the_call_once():
         await until(lambda: runner.loose == 0)
 
     asyncio.run(scenario())
+    assert late == ["late after all"]
 
 
 def test_context_variables_reach_a_thread():
@@ -326,6 +332,7 @@ def test_a_progress_hook_that_raises_does_not_reach_the_tool(caplog):
         (sample_tools.transfer, 3, Verified("unknown")),
         (sample_tools.transfer, 4, Verified("done", Result('{"id":"key-1"}'))),
         (sample_tools.transfer, 5, Verified("unknown")),
+        (sample_tools.transfer, 7, Verified("done", Result("0"))),
         (sample_tools.transfer, 6, Verified("unknown")),
         (sample_tools.transfer_async, 2, Verified("not_done")),
         (sample_tools.transfer_async, 6, Verified("unknown")),

@@ -1,12 +1,19 @@
 """``roundelay healthz``: for probes; one line, and an exit code."""
 
 import asyncio
+import socket
 import sys
 from collections.abc import Mapping
 
+import redis
 from redis.exceptions import RedisError
 
+<<<<<<< HEAD
 from roundelay_worker.cli.connecting import connect_redis
+=======
+from roundelay.names import process_key
+from roundelay_worker.cli.checks import connect_redis
+>>>>>>> main
 from roundelay_worker.cli.parser import Options
 from roundelay_worker.settings import Settings
 from roundelay_worker.store.errors import StoreError
@@ -25,9 +32,18 @@ def _redis_reason(settings: Settings) -> str:
     try:
         with connect_redis(settings) as connection:
             connection.ping()
+            return _worker_reason(connection, settings)
     except (RedisError, OSError) as exc:
         return f"redis_unreachable: {type(exc).__name__}"
-    return ""
+
+
+def _worker_reason(connection: redis.Redis, settings: Settings) -> str:
+    """Return what is wrong with the worker processes of this machine, by what they show of themselves."""
+    own = process_key(settings.prefix, f"{socket.gethostname()}-*")
+    conditions = [connection.get(key) for key in connection.scan_iter(own, count=1000)]
+    if "consuming" in conditions:
+        return ""
+    return "not_consuming: a worker process lives but takes no work" if conditions else ""
 
 
 async def _store_reason(settings: Settings) -> str:

@@ -91,6 +91,7 @@ class PostgresDriver:
     def __init__(self, url: str, size: int = POOL_SIZE) -> None:
         self._url = url
         self._idle: list[Any] = []
+        self._opening: set[asyncio.Future[Any]] = set()
         self._room = asyncio.Semaphore(size)
 
     @property
@@ -117,7 +118,8 @@ class PostgresDriver:
         return await self._tried(transaction, again=reading)
 
     async def close(self) -> None:
-        """Close the idle connections."""
+        """Close the idle connections, and those about to be."""
+        await asyncio.gather(*self._opening, return_exceptions=True)
         while self._idle:
             await self._idle.pop().close(timeout=CONNECT_TIMEOUT)
 
@@ -154,7 +156,7 @@ class PostgresDriver:
     async def _connection(self) -> AsyncIterator[Any]:
         """Lend a connection; one that was left in the middle of a statement is not lent again."""
         async with self._room:
-            connection = self._warmest() or await connect(self._url)
+            connection = self._warmest() or await self._opened()
             try:
                 yield connection
             except (_Unknown, asyncio.CancelledError, GeneratorExit):
@@ -163,6 +165,21 @@ class PostgresDriver:
             finally:
                 if not connection.is_closed():
                     self._idle.append(connection)
+
+    async def _opened(self) -> Any:
+        """Connect; if the caller does not wait for it any more, the connection serves the next one."""
+        opening = asyncio.ensure_future(connect(self._url))
+        self._opening.add(opening)
+        opening.add_done_callback(self._opening.discard)
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(self._keep)
+            raise
+
+    def _keep(self, opening: asyncio.Future[Any]) -> None:
+        if not opening.cancelled() and opening.exception() is None:
+            self._idle.append(opening.result())
 
     def _warmest(self) -> Any:
         while self._idle:

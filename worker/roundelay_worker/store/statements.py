@@ -3,6 +3,9 @@
 Parameters are the same throughout: $1 to $5 the fence (message, version, owner, attempt, under lease), $6 to $15
 the state, $16 and $17 what comes next, $18 to $32 the new rows as arrays (turns, calls, the executor, updates),
 $33 whether the conversation is in hand, $34 and $35 the results of calls that an end leaves open.
+
+A condition in PostgreSQL is first tried on the row as it was when the statement began: so an end asks ``place``,
+which was read after the wait for the lock, and not the conversation's row itself, whose turn it is.
 """
 
 from typing import Final
@@ -132,7 +135,7 @@ WITH place AS ({lock})
 )
 , passed AS (
     UPDATE roundelay_conversations c SET running = (SELECT id FROM following)
-    FROM m WHERE c.user_id = m.user_id AND c.conversation_id = m.conversation_id AND c.running = m.id
+    FROM m JOIN place ON place.running = m.id WHERE c.user_id = m.user_id AND c.conversation_id = m.conversation_id
 )
 , woken AS ({wake})
 SELECT m.version, m.attempt, w.id, w.round, w.dispatch, w.queue FROM m LEFT JOIN woken w ON TRUE
