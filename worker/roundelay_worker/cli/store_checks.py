@@ -21,7 +21,13 @@ async def store_findings(settings: Settings) -> list[Finding]:
     try:
         store = await Store.open(settings.database_url)
     except StoreError as exc:
-        return [fault("database", str(exc), "check ROUNDELAY_DATABASE_URL and that the server runs")]
+        return [
+            fault(
+                "database",
+                str(exc),
+                "check ROUNDELAY_DATABASE_URL and that the server runs; a SQLite file is made by the first worker",
+            )
+        ]
     try:
         return [*_ownership(settings, await store.database_id()), *_counted(await store.counts())]
     except StoreError as exc:
