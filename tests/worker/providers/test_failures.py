@@ -280,6 +280,9 @@ def test_a_sentence_that_helps_to_mend_a_request_is_shown(sentence: str, shown: 
     [
         "Bad input: my card is 4929 1234 and nobody knows",
         "Bad input 'hunter2'",
+        "The value 4929 is not allowed here at all",
+        "Two lines: my card is 4929 1234 and",
+        "hunter2",
         'Value "4929 1234" is odd',
         "Key sk-proj-abcdefghijklmnop is not active",
         "See https://host/path?key=hunter2 for more",
