@@ -2,14 +2,20 @@
 
 import asyncio
 import gzip
+import json
+import shutil
+import ssl
+import subprocess
 from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
 from roundelay_worker.loop.history import Turn, UserText
 from roundelay_worker.providers.base import ModelFailure, ModelRequest, Patience
 from roundelay_worker.providers.chat import ChatProvider
+from roundelay_worker.providers.openai import OpenAIProvider
 from roundelay_worker.providers.reading import ALIVE, NOTHING, TextPiece, Thinking
 from roundelay_worker.providers.transport import REPEATS_THAT_ARE_SILENCE, HttpTransport, Pulse
 
@@ -47,7 +53,7 @@ class Served:
 
 
 @asynccontextmanager
-async def serving(answer: Answering | bytes):
+async def serving(answer: Answering | bytes, context: ssl.SSLContext | None = None):
     seen = Served()
 
     tasks: set[asyncio.Task[None]] = set()
@@ -71,7 +77,7 @@ async def serving(answer: Answering | bytes):
     def begun(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         tasks.add(asyncio.ensure_future(connected(reader, writer)))
 
-    server = await asyncio.start_server(begun, "127.0.0.1", 0, backlog=512)
+    server = await asyncio.start_server(begun, "127.0.0.1", 0, backlog=512, ssl=context)
     seen.port = server.sockets[0].getsockname()[1]
     try:
         yield seen
@@ -378,3 +384,58 @@ def test_a_pulse_counts_repeats_across_feeds_and_forgets_them_when_something_new
     assert pulse.beats([Thinking("so")])
     assert pulse.beats([ALIVE])
     assert not pulse.beats([NOTHING, TextPiece("")])
+
+
+@pytest.mark.parametrize("repairs", [(), ("no_stream",)])
+def test_the_responses_provider_asks_over_the_same_client(repairs: tuple[str, ...]) -> None:
+    response = {
+        "status": "completed",
+        "output": [{"type": "message", "content": [{"type": "output_text", "text": "Hi"}]}],
+    }
+    event = {"type": "response.completed", "response": response}
+    body = json.dumps(response).encode() if repairs else b"data: " + json.dumps(event).encode() + b"\n\n"
+
+    async def once() -> Turn:
+        async with serving(plain("200 OK", body)) as server, HttpTransport() as transport:
+            provider = OpenAIProvider("m", f"http://127.0.0.1:{server.port}", "k", transport)
+            request = ModelRequest("", (UserText("Hello"),), repairs=frozenset(repairs))
+            return await provider.ask(request, print, QUICK)
+
+    assert asyncio.run(once()).text == "Hi"
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make a certificate with")
+def test_a_certificate_is_verified_and_one_that_is_unknown_is_not_tried_again(tmp_path: Path) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    names = ("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost")
+    made = ("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2")
+    subprocess.run([*made, "-keyout", key, "-out", certificate, *names], check=True, capture_output=True)
+    server_side = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server_side.load_cert_chain(certificate, key)
+
+    async def once(context: ssl.SSLContext | None) -> Turn:
+        async with serving(WHOLE, server_side) as server, HttpTransport(ssl_context=context) as transport:
+            provider = ChatProvider("m", f"https://localhost:{server.port}", "", transport)
+            return await provider.ask(REQUEST, print, QUICK)
+
+    assert asyncio.run(once(ssl.create_default_context(cafile=certificate))).text == "Hi"
+    with pytest.raises(ModelFailure) as caught:
+        asyncio.run(once(None))
+    assert (caught.value.code, caught.value.retryable) == ("model_unreachable", False)
+    assert "certificate" in caught.value.message
+
+
+def test_a_declined_prompt_without_streaming_is_a_refused_turn_too() -> None:
+    request = ModelRequest(system="", history=(UserText("Hello"),), repairs=frozenset({"no_stream"}))
+
+    assert asked(plain("400 Bad Request", b'{"error":{"code":"content_filter"}}'), request).finish == "refused"
+
+
+def test_only_so_much_of_an_errors_body_is_read() -> None:
+    async def endless(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 503 Busy\r\ntransfer-encoding: chunked\r\n\r\n")
+        while True:
+            writer.write(chunk(b"x" * 60_000))
+            await writer.drain()
+
+    assert failed(endless).code == "model_overloaded"

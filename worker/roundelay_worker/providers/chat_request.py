@@ -136,11 +136,12 @@ class _Conversation:
 
     def _say(self, role: str, text: str) -> Iterator[Message]:
         """Join a text to its neighbour of the same role, or begin a new message."""
+        if not text.strip():
+            return
         if role != self._waiting[0]:
             yield from self._flush()
             self._waiting = (role, [])
-        if text.strip():
-            self._waiting[1].append(text)
+        self._waiting[1].append(text)
 
     def _flush(self) -> Iterator[Message]:
         (role, texts), self._waiting = self._waiting, ("", [])

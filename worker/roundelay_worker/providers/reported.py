@@ -11,6 +11,7 @@ _WORD: Final = re.compile(r"[A-Za-z][A-Za-z_.\-]{1,47}\Z")
 """Codes are names: without digits no key looks like one."""
 _PARAM: Final = re.compile(r"[A-Za-z_][A-Za-z_]{0,40}(?:\.[A-Za-z_]{1,40}|\.?\[\d{1,5}\])*\Z")
 _DEEPEST: Final = 3
+_LONGEST_TEXT: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,11 @@ def read_body(body: bytes) -> Reported:
     try:
         return read_error(orjson.loads(body.strip()))
     except orjson.JSONDecodeError:
-        return Reported() if body.lstrip().startswith(b"<") else Reported(text=body[:4096].decode(errors="replace"))
+        return (
+            Reported()
+            if body.lstrip().startswith(b"<")
+            else Reported(text=body[:_LONGEST_TEXT].decode(errors="replace"))
+        )
 
 
 def read_error(error: object) -> Reported:
@@ -53,7 +58,7 @@ def read_error(error: object) -> Reported:
     details = tuple(detail for layer in layers for detail in _details(layer))
     return Reported(
         words=frozenset(words | {str(d["reason"]).lower() for d in details if _is_word(d.get("reason"))}),
-        text=" ".join(dict.fromkeys(text for layer in layers for text in _texts(layer))),
+        text=" ".join(dict.fromkeys(text for layer in layers for text in _texts(layer)))[:_LONGEST_TEXT],
         param=next((param for layer in layers if (param := _param(layer))), ""),
         status=next((code for layer in layers if (code := _status(layer)) is not None), None),
         details=details,

@@ -18,6 +18,7 @@ class ThoughtFilter:
         self._held = ""
         self._closing = ""
         self._open = False
+        self._closed = False
         self._plain = False
 
     def feed(self, text: str) -> tuple[str, str]:
@@ -49,15 +50,14 @@ class ThoughtFilter:
             keep = _overlap(thought, self._closing)
             self._held = thought[len(thought) - keep :]
             return "", thought[: len(thought) - keep]
-        self._held, self._open = rest.lstrip(), False
-        if not self._held:
-            return "", thought
+        self._held, self._open, self._closed = rest, False, True
         seen, more = self.feed("")
         return seen, thought + more
 
     def _release(self) -> str:
+        """Let go of what was held, without the white space that parts it from a block."""
         held, self._held = self._held, ""
-        return held
+        return held.lstrip() if self._closed else held
 
 
 def without_thoughts(text: str) -> str:

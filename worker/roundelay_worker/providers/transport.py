@@ -176,10 +176,10 @@ class HttpTransport:
             )
         except aiohttp.ConnectionTimeoutError as exc:
             raise _unreachable("did not answer in time") from exc
-        except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError, ValueError) as exc:
-            raise ModelFailure("bad_request", "The base URL or the API key of the model is malformed.") from exc
         except aiohttp.ClientConnectorCertificateError as exc:
             raise ModelFailure("model_unreachable", "The model server's certificate cannot be verified.") from exc
+        except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError, ValueError) as exc:
+            raise ModelFailure("bad_request", "The base URL or the API key of the model is malformed.") from exc
         except (aiohttp.ClientError, OSError) as exc:
             raise _unreachable("cannot be reached, or broke the connection off before it replied") from exc
 
