@@ -22,6 +22,9 @@ unknown    a terminal value that this version does not know
 
 Effect = Literal["read", "write"]
 
+Outcome = Literal["done", "not_executed", "unknown"]
+"""What became of a call: it ran (well or with an error), it was never run, or nobody can say."""
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -44,6 +47,7 @@ class Result:
 
     text: str
     is_error: bool = False
+    outcome: Outcome = "done"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +102,13 @@ class AssistantText:
 class Exchange:
     """A turn and exactly one result for each of its calls, in the order of the calls.
 
-    Without calls it is a paused turn, which goes back as it came.
+    Without calls it is a paused turn, which goes back as it came. ``note`` is for the model, to be
+    read with the last result; it is no part of the result.
     """
 
     turn: Turn
     results: tuple[Result, ...] = ()
+    note: str = ""
 
 
 Entry = UserText | AssistantText | Exchange

@@ -1,0 +1,158 @@
+"""Everything that the loop knows of a message.
+
+A state is ``Queued`` (not begun), ``Asking`` (a turn is wanted), ``Running`` (its calls are run) or
+``Ended``. Its history grows by whole exchanges only, so every state's history is one that every provider
+accepts. States are values: ``step`` makes new ones, nothing changes one.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from roundelay.names import SoftStop, Status
+from roundelay_worker.loop.history import Effect, Exchange, Result, Turn
+
+STATE_VERSION = 1
+"""Raised when an older worker could not go on from what is stored; it then leaves the row to newer ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The bounds of one message, resolved once when it starts."""
+
+    max_rounds: int = 10
+    model_attempts: int = 4
+    closing_attempts: int = 2
+    discards: int = 2
+    """Empty or malformed replies of one turn that are asked for again."""
+    max_output_tokens: int = 8192
+    max_total_tokens: int | None = None
+    parallel_reads: int = 4
+    repeat_limit: int = 3
+    max_retry_delay: float = 60.0
+    """Seconds; a provider that wants a longer pause ends the message with ``quota``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a message has cost so far; the fields are those of ``roundelay.Usage``."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+    model_calls: int = 0
+    tool_calls: int = 0
+    calls_without_usage: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """What counts against ``max_total_tokens``."""
+        return self.input_tokens + self.output_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a request, or a message, failed: a stable code and a sentence safe to show.
+
+    ``repair`` names a change to the request after which it may work at once; ``delay`` is the server's
+    wish in seconds.
+    """
+
+    code: str
+    message: str
+    retryable: bool = False
+    delay: float | None = None
+    repair: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CallPlan:
+    """What the loop must know of a called tool; an unknown tool counts as a write."""
+
+    effect: Effect = "write"
+    idempotent: bool = False
+    polling: bool = False
+
+
+CallStatus = Literal["requested", "started", "in_doubt", "done"]
+"""``in_doubt``: a write had begun when its executor was lost; it is verified or told, never run again blindly."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallState:
+    """How far one call of the running turn is; ``result`` is set when ``done``."""
+
+    plan: CallPlan
+    status: CallStatus = "requested"
+    result: Result | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """Accepted, not begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """A turn is wanted; ``begun`` while attempt number ``attempt`` is under way.
+
+    ``closing`` is the soft stop that this turn closes, None for an ordinary turn.
+    """
+
+    attempt: int = 0
+    begun: bool = False
+    failures: int = 0
+    discards: int = 0
+    doubled: bool = False
+    due_at: float | None = None
+    nudge: str = ""
+    closing: SoftStop | None = None
+    room: int | None = None
+    """Output tokens left for a closing turn under ``max_total_tokens``; None: no such bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """The calls of ``turn`` are run, one state each."""
+
+    turn: Turn
+    calls: tuple[CallState, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The one end of the message."""
+
+    status: Status
+    text: str
+    finished_at: float
+    failure: Failure | None = None
+
+
+Stage = Queued | Asking | Running | Ended
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A message between two events. Times are seconds since the epoch, by the database's clock."""
+
+    stage: Stage = field(default_factory=Queued)
+    limits: Limits = field(default_factory=Limits)
+    language: str = "en"
+    started_at: float | None = None
+    soft_deadline: float = float("inf")
+    """From here on only the closing turn may run."""
+    deadline: float = float("inf")
+    rounds: int = 0
+    sequence: tuple[Exchange, ...] = ()
+    streak: int = 0
+    """How many turns in a row, up to the last, had the same calls and brought the same results."""
+    repairs: tuple[str, ...] = ()
+    spent: Spent = field(default_factory=Spent)
+    seq: int = 0
+    """Durable updates so far."""
+
+    @property
+    def round(self) -> int:
+        """The number of the turn that is wanted or whose calls run, from 1."""
+        return len(self.sequence) + 1

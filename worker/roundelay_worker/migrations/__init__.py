@@ -1,0 +1,6 @@
+"""The history of the tables, for Alembic; shipped, so that any worker can bring its database up to date.
+
+Migrations are rendered to SQL (Alembic's offline mode) and run through the store's own drivers, since
+SQLAlchemy has no driver of its own for PostgreSQL here. So a migration is made of ``op`` calls only and reads
+no rows. It only adds: workers of the version before go on beside it.
+"""

@@ -1,0 +1,34 @@
+"""Worker processes and their leases.
+
+A lease is for work, not for life: a process whose lease ran out may be about to act, and only ``gone_at`` says
+that it cannot any more.
+"""
+
+from typing import Final
+
+from roundelay_worker.store.driver import Driver
+
+_REGISTER: Final = """
+INSERT INTO roundelay_processes (id, host, pid, birth, started_at, lease_until)
+VALUES ($1, $2, $3, $4, {now}, {now} + CAST($5 AS double precision))
+"""
+RENEW: Final = """
+UPDATE roundelay_processes SET lease_until = {now} + CAST($2 AS double precision)
+WHERE id = $1 AND lost_at IS NULL AND gone_at IS NULL RETURNING id
+"""
+_GONE: Final = "UPDATE roundelay_processes SET gone_at = {now}, lease_until = 0 WHERE id = $1 AND gone_at IS NULL"
+
+
+async def register(driver: Driver, process_id: str, host: str, pid: int, *, lease: float, birth: str) -> None:
+    """Make a process known, with its first lease; an id is used once."""
+    await driver.fetch(_REGISTER, process_id, host, pid, birth, lease)
+
+
+async def renew(driver: Driver, process_id: str, lease: float) -> bool:
+    """Prolong a lease; False once others were told that it ran out."""
+    return bool(await driver.fetch(RENEW, process_id, lease, again=True))
+
+
+async def mark_gone(driver: Driver, process_id: str) -> None:
+    """Record that a process has ended and cannot act any more."""
+    await driver.fetch(_GONE, process_id, again=True)
