@@ -87,7 +87,8 @@ def _seconds_to_fail_with(client, **options) -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_fork_has_connections_and_readers_of_its_own(url, prefix):
     code = f"""
-import os, sys, threading, warnings
+import json, os, sys, threading, time, warnings
+import redis
 warnings.simplefilter("ignore", DeprecationWarning)  # a fork beside threads is what is tested
 from roundelay import Client, AnswerTimeout
 client = Client({url!r}, prefix={prefix!r})
@@ -104,9 +105,24 @@ def follow():
     except AnswerTimeout:
         return 0
     return 1
+def hear():
+    # Through the readers: looking again without them happens after 2 and after 12 seconds.
+    job = client.submit("two", conversation_id="c1")
+    def answer():
+        key = {prefix!r} + ":answer:" + job.message_id
+        body = dict(message_id=job.message_id, conversation_id="c1", status="answered", text="x", finished_at=0)
+        with redis.Redis.from_url({url!r}) as raw:
+            raw.set(key, json.dumps(body))
+            raw.publish(key, json.dumps(body))
+    later = threading.Timer(3.0, answer)
+    later.start()
+    started_at = time.monotonic()
+    job.wait(30)
+    later.join()
+    return time.monotonic() - started_at > 8
 assert wait() + follow() == 0
 child = os.fork()
-failed = wait() + follow() + (client.submit("two", conversation_id="c1").state().status != "queued")
+failed = wait() + follow() + hear() + (client.submit("two", conversation_id="c1").state().status != "queued")
 if child == 0:
     client.close()
     os._exit(failed)
