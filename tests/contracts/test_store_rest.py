@@ -200,7 +200,8 @@ def test_the_outbox_of_web_apps_is_read_and_emptied(play) -> None:
     async def scenario(world) -> None:
         for number in range(3):
             await world.store._driver.fetch(
-                f"INSERT INTO roundelay_outbox (message_id, submission, created_at) VALUES ('m{number}', '{{}}', {9 - number})"
+                "INSERT INTO roundelay_outbox (message_id, submission, created_at)"
+                f" VALUES ('m{number}', '{{}}', {9 - number})"
             )
         rows = await world.store.outbox_rows(2)
         await world.store.delete_outbox([row.message_id for row in rows])
@@ -226,19 +227,19 @@ def test_a_lease_is_renewed_from_another_thread(play) -> None:
     async def scenario(world) -> None:
         await world.store.register("q", "host", 2, -1.0)
         said = []
+        renewed, done = threading.Event(), threading.Event()
 
         def keep() -> None:
             keeper = world.store.lease("q", 60.0)
             said.append(keeper.renew())
+            renewed.set()
             done.wait(10)
             said.append(keeper.renew())
             keeper.close()
 
-        done = threading.Event()
         thread = threading.Thread(target=keep)
         thread.start()
-        while not said:
-            await asyncio.sleep(0.01)
+        assert await asyncio.to_thread(renewed.wait, 10)
         assert await world.store.release_lost(1) == ()
         await world.store.retire("q")
         done.set()

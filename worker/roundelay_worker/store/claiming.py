@@ -13,7 +13,7 @@ _LIVE: Final = "EXISTS (SELECT 1 FROM roundelay_processes WHERE id = $2 AND leas
 _CLAIM: Final = f"""
 UPDATE roundelay_messages
 SET owner = $2, attempt = attempt + 1, claimed_at = {{now}}, begun = TRUE, due_at = NULL, redispatched = 0
-WHERE id = $1 AND ended_at IS NULL AND NOT parked AND verdict IS NULL AND cancel_requested_at IS NULL
+WHERE id = $1 AND status IS NULL AND NOT parked AND verdict IS NULL AND cancel_requested_at IS NULL
     AND state_version <= $3
     AND (
         (

@@ -12,6 +12,8 @@ these marks:
 mark          PostgreSQL                                  SQLite
 ============  ==========================================  ==============================
 ``{now}``     seconds since the epoch, the server's       the same, from SQLite's clock
+``{began}``   the same as the statement began, which    the same
+              an index can be searched by
 ``{lock}``    ``FOR UPDATE``                              nothing: a writer is alone
 ``{skip}``    ``FOR UPDATE SKIP LOCKED``                  nothing
 ``{any $1}``  ``= ANY ($1)``, of a list of strings        ``IN (SELECT … json_each($1))``

@@ -69,7 +69,6 @@ class Message(_Table, table=True):
         Index("roundelay_messages_order", "user_id", "conversation_id", "position", unique=True),
         _partial("roundelay_messages_live", ("begun", "submitted_at"), "ended_at IS NULL"),
         _partial("roundelay_messages_unfinished", ("user_id", "conversation_id", "position"), "ended_at IS NULL"),
-        _partial("roundelay_messages_parked", ("accepted_at",), "parked AND ended_at IS NULL"),
         _partial(
             "roundelay_messages_to_end",
             ("accepted_at",),

@@ -19,7 +19,7 @@ SELECT
 FROM roundelay_messages m LEFT JOIN roundelay_processes p ON p.id = m.owner AND p.lease_until > {now}
 WHERE m.ended_at IS NULL
 """
-_ENDED: Final = "SELECT count(*) AS ended FROM roundelay_messages WHERE ended_at > {now} - 3600"
+_ENDED: Final = "SELECT count(*) AS ended FROM roundelay_messages WHERE ended_at > {began} - 3600"
 _PROCESSES: Final = "SELECT count(*) AS live FROM roundelay_processes WHERE lease_until > {now} AND lost_at IS NULL"
 
 _MESSAGE: Final = """
