@@ -8,12 +8,8 @@ from collections.abc import Mapping
 import redis
 from redis.exceptions import RedisError
 
-<<<<<<< HEAD
-from roundelay_worker.cli.connecting import connect_redis
-=======
 from roundelay.names import process_key
-from roundelay_worker.cli.checks import connect_redis
->>>>>>> main
+from roundelay_worker.cli.connecting import connect_redis
 from roundelay_worker.cli.parser import Options
 from roundelay_worker.settings import Settings
 from roundelay_worker.store.errors import StoreError
