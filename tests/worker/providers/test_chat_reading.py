@@ -103,6 +103,14 @@ def test_calls_are_there_whatever_the_finish_reason_says() -> None:
         assert (len(turn.calls), turn.finish) == (1, "complete")
 
 
+def test_a_finish_reason_is_not_taken_back_by_an_empty_one() -> None:
+    assert turn_of(chunk(content="Hi"), chunk("length"), chunk("")).finish == "cut"
+
+
+def test_an_id_that_says_null_is_none() -> None:
+    assert whole({"content": None, "tool_calls": [call("{}", "null")]}).calls[0].wire_id == ""
+
+
 def test_a_call_cut_by_the_limit_under_a_good_finish_reason_is_a_cut_reply() -> None:
     usage = {"usage": {"prompt_tokens": 5, "completion_tokens": 100}}
     broken = chunk(tool_calls=[call('{"a": 1')])

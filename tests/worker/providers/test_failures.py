@@ -172,6 +172,7 @@ def test_a_refused_request_is_mended_by_the_one_change_that_it_names(body: Any, 
 def test_nothing_is_mended_where_waiting_or_a_person_must_help() -> None:
     assert judged(429, error("'temperature' is not supported", code="rate_limit_exceeded")).repair == ""
     assert judged(401, error("Unsupported parameter: 'temperature'")).repair == ""
+    assert judged(400, error("Unsupported parameter: 'temperature'", code="invalid_api_key")).repair == ""
 
 
 def test_x_should_retry_wins() -> None:
