@@ -37,6 +37,9 @@ lock:
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --upgrade \
 	  --group pyproject.toml:dev --extra postgres --extra sql shared/pyproject.toml worker/pyproject.toml -o requirements.lock \
 	  --no-emit-package roundelay --no-emit-package roundelay-worker
+	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header \
+	  -c requirements.lock --extra postgres --extra sql shared/pyproject.toml worker/pyproject.toml -o deploy/requirements.lock \
+	  --no-emit-package roundelay --no-emit-package roundelay-worker
 	grep -A 99 '^uv==' requirements.lock | awk 'NR>1 && /^[a-z]/{exit} {print}' > requirements-uv.lock
 
 clean:

@@ -33,6 +33,9 @@ def celery_app(settings: Settings) -> Celery:
     on_redis = _is_redis(settings)
     names = (rounds_queue(settings.prefix), messages_queue(settings.prefix))
     app.conf.update(
+        # Both set: Celery itself would prefer CELERY_BROKER_URL, which may be that of another application.
+        broker_read_url=settings.broker_url,
+        broker_write_url=settings.broker_url,
         task_queues=[CeleryQueue(name, no_ack=on_redis) for name in names],
         task_default_queue=messages_queue(settings.prefix),
         task_ignore_result=True,
