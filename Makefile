@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 UV := $(BIN)/uv
 
-.PHONY: demo test check fmt lock soak bench clean
+.PHONY: demo test check fmt lock soak bench lock-bench clean
 
 demo: $(READY)
 	$(BIN)/roundelay demo
@@ -37,7 +37,31 @@ lock:
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --upgrade \
 	  --group pyproject.toml:dev --extra postgres --extra sql shared/pyproject.toml worker/pyproject.toml -o requirements.lock \
 	  --no-emit-package roundelay --no-emit-package roundelay-worker
+	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header \
+	  -c requirements.lock --extra postgres --extra sql shared/pyproject.toml worker/pyproject.toml -o deploy/requirements.lock \
+	  --no-emit-package roundelay --no-emit-package roundelay-worker
 	grep -A 99 '^uv==' requirements.lock | awk 'NR>1 && /^[a-z]/{exit} {print}' > requirements-uv.lock
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) $(BENCH_VENV)
+
+# Roundelay beside what a user would pick instead; the full run takes about an hour on two cores.
+# BENCH="--short" is the form for CI, BENCH="--help" tells of the rest.
+BENCH ?= --page
+BENCH_VENV := .venv-bench
+BENCH_READY := $(BENCH_VENV)/.ready
+
+bench: $(BENCH_READY)
+	$(BENCH_VENV)/bin/python -m bench $(BENCH)
+
+$(BENCH_READY): $(READY) requirements-bench.lock
+	test -x $(BENCH_VENV)/bin/python || $(PYTHON) -m venv --without-pip $(BENCH_VENV)
+	$(UV) pip install --quiet --python $(BENCH_VENV)/bin/python --require-hashes -r requirements-bench.lock
+	$(UV) pip install --quiet --python $(BENCH_VENV)/bin/python --no-deps --no-build-isolation -e shared -e worker
+	@touch $(BENCH_READY)
+
+# What both share has the versions of requirements.lock.
+lock-bench: $(READY)
+	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --upgrade \
+	  --group pyproject.toml:bench --extra postgres --extra sql shared/pyproject.toml worker/pyproject.toml -c requirements.lock \
+	  -o requirements-bench.lock --no-emit-package roundelay --no-emit-package roundelay-worker

@@ -3,9 +3,11 @@
 ::
 
     RoundelayError
+    ├── NotConfigured                    no address of Redis is known, or a setting cannot be read
     ├── InvalidSubmission (ValueError)   what was handed to submit() cannot be accepted; nothing was stored
     ├── IdempotencyConflict              the same idempotency key with another text or other options
-    ├── ServiceUnavailable               Redis or the broker did not answer; nothing was accepted
+    ├── ServiceUnavailable               Redis did not answer, or refuses; nothing was accepted
+    │   └── Unreachable                  … for now: it may be back in a moment
     ├── MessageNotFound (LookupError)    no such message, or its records have expired
     └── AnswerTimeout (TimeoutError)     the message goes on running; carries its state
 """
@@ -17,6 +19,10 @@ class RoundelayError(Exception):
     """Base of all errors that this package raises on purpose."""
 
 
+class NotConfigured(RoundelayError):
+    """No address of Redis is known, or a setting cannot be read; the text says which."""
+
+
 class InvalidSubmission(RoundelayError, ValueError):
     """The message cannot be accepted as it is; the text says what to mend. Nothing was stored."""
 
@@ -26,7 +32,15 @@ class IdempotencyConflict(RoundelayError):
 
 
 class ServiceUnavailable(RoundelayError):
-    """Redis did not answer in time; the message was not accepted."""
+    """Redis did not answer in time; the message was not accepted.
+
+    Where the network was lost in mid-call nobody can know whether the message was stored: submit it
+    again with the same ``idempotency_key``.
+    """
+
+
+class Unreachable(ServiceUnavailable):
+    """Redis is away for now; what waits or follows tries again by itself."""
 
 
 class MessageNotFound(RoundelayError, LookupError):

@@ -9,12 +9,14 @@ name                                           type     meaning
 ``{prefix}:updates:{message}``                 stream   numbered updates, field ``update``, JSON
 ``{prefix}:state:{message}``                   hash     what ``wait`` and ``state()`` read
 ``{prefix}:message:{message}``                 string   inbox record (a ``Submission``, JSON) until the database has it
-``{prefix}:inbox``                             zset     message ids not yet in the database, scored by time of submission
+``{prefix}:inbox``                             zset     ids of messages not yet in the database, scored by time
 ``{prefix}:waiting:{user}/{conversation}``     list     the same ids, in the conversation's order
-``{prefix}:idempotency:{user}/{conv}/{hash}``  string   ``{message} {digest}`` of the first submission under a key
+``{prefix}:idempotency:{user}/{conv}/{hash}``  string   ``{message} {digest}`` of the key's first use
 ``{prefix}:cancels``                           zset     ids whose cancellation was asked for, scored by time
 ``{prefix}:control``                           channel  hints to every worker process: ``cancel {id}``, ``restore {id}``
 ``{prefix}:database``                          string   id of the database that this prefix belongs to
+``{prefix}:alive:{worker}``                    string   expires with the lease of the worker named in a state hash
+``{prefix}:wake:{reader}``                     both     stream and channel by which a client wakes its own reader
 ``{prefix}.messages``, ``{prefix}.rounds``     queues   Celery: new messages, continued rounds
 =============================================  =======  ==========================================================
 
@@ -66,6 +68,9 @@ ANSWER_TASK: Final = "roundelay.answer"
 
 ROUND_TASK: Final = "roundelay.round"
 """Celery task of a continued round: args ``[message_id, round, dispatch]``."""
+
+OUTBOX_TABLE: Final = "roundelay_outbox"
+"""Table of messages enqueued in a web app's own transaction: message_id, submission (JSON), created_at (seconds)."""
 
 
 def messages_queue(prefix: str) -> str:
@@ -126,3 +131,13 @@ def control_channel(prefix: str) -> str:
 def database_key(prefix: str) -> str:
     """Return the name of the key that says which database this prefix belongs to."""
     return f"{prefix}:database"
+
+
+def alive_key(prefix: str, worker: str) -> str:
+    """Return the name of the key that a worker process keeps as long as it has its lease."""
+    return f"{prefix}:alive:{worker}"
+
+
+def wake_key(prefix: str, reader: str) -> str:
+    """Return the name of the short stream, and of the channel, by which a client process wakes its own reader."""
+    return f"{prefix}:wake:{reader}"

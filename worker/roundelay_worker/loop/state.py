@@ -8,8 +8,8 @@ accepts. States are values: ``step`` makes new ones, nothing changes one.
 from dataclasses import dataclass, field
 from typing import Literal
 
-from roundelay_worker.loop.history import Effect, Exchange, Result, Turn
 from roundelay.names import SoftStop, Status
+from roundelay_worker.loop.history import Effect, Exchange, Result, Turn
 
 STATE_VERSION = 1
 """Raised when an older worker could not go on from what is stored; it then leaves the row to newer ones."""

@@ -1,0 +1,1 @@
+"""The language models: one file per wire format behind one seam."""

@@ -13,7 +13,12 @@ INSERT INTO roundelay_meta (key, value, at) VALUES ('database', $1, {now}) ON CO
 _NAMED: Final = "SELECT value FROM roundelay_meta WHERE key = 'database'"
 
 _MARK_LOOSE: Final = """
-UPDATE roundelay_calls SET loose = CAST($5 AS boolean), executor = $4
+UPDATE roundelay_calls SET loose = TRUE, executor = $4
+WHERE message_id = $1 AND round = $2 AND position = $3
+"""
+_RESOLVED: Final = "UPDATE roundelay_messages SET resolved = $2 WHERE id = $1 AND resolved IS NULL"
+_RECORD_LATE: Final = """
+UPDATE roundelay_calls SET loose = FALSE, executor = $4, late_result = $5
 WHERE message_id = $1 AND round = $2 AND position = $3
 """
 _LOOSE: Final = """
@@ -58,9 +63,21 @@ async def database_id(driver: Driver) -> str:
     return str(found[0]["value"])
 
 
-async def mark_loose(driver: Driver, message_id: str, place: tuple[int, int], process_id: str, *, loose: bool) -> None:
-    """Record that the call at ``place`` (round, position) still runs in ``process_id``, or does no more."""
-    await driver.fetch(_MARK_LOOSE, message_id, *place, process_id, loose, again=True)
+async def keep_resolved(driver: Driver, message_id: str, resolved: str) -> None:
+    """Keep what a message's start resolved; the first writer holds."""
+    await driver.fetch(_RESOLVED, message_id, resolved, again=True)
+
+
+async def mark_loose(driver: Driver, message_id: str, place: tuple[int, int], process_id: str) -> None:
+    """Record that the call at ``place`` (round, position) still runs in ``process_id``."""
+    await driver.fetch(_MARK_LOOSE, message_id, *place, process_id, again=True)
+
+
+async def record_late(
+    driver: Driver, message_id: str, place: tuple[int, int], process_id: str, result: str | None
+) -> None:
+    """Record that the call at ``place`` runs no more, and what it brought after its result was given up."""
+    await driver.fetch(_RECORD_LATE, message_id, *place, process_id, result, again=True)
 
 
 async def loose_write(driver: Driver, user_id: str, conversation_id: str) -> bool:

@@ -14,8 +14,8 @@ from roundelay_worker.store.errors import UnreadableState
 from roundelay_worker.store.records import Context, Loaded, Unread
 
 _COLUMNS: Final = """
-    m.id, m.user_id, m.conversation_id, m.submission, m.submitted_at, m.accepted_at, m.version, m.owner, m.attempt,
-    m.dispatch, m.losses, m.head, m.state_version, m.verdict, m.cancel_requested_at, m.answer,
+    m.id, m.user_id, m.conversation_id, m.submission, m.resolved, m.submitted_at, m.accepted_at, m.version,
+    m.owner, m.attempt, m.dispatch, m.losses, m.head, m.state_version, m.verdict, m.cancel_requested_at, m.answer,
     m.round, m.seq, m.started_at, m.deadline
 """
 _EXECUTOR: Final = """
@@ -101,6 +101,7 @@ def _loaded(row: Row, turns: Rows, calls: Rows) -> Loaded:
         user_id=row["user_id"],
         conversation_id=row["conversation_id"],
         submission=row["submission"],
+        resolved=row["resolved"],
         submitted_at=row["submitted_at"],
         accepted_at=row["accepted_at"],
         version=row["version"],

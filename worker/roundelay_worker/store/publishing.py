@@ -139,6 +139,7 @@ def _with_updates(row: Row, after_seq: int) -> Script[Publication]:
         answer=row["answer"],
         after=row["after_message"],
         idempotency=row["idempotency"],
+        ended_at=row["ended_at"] or 0.0,
     )
 
 

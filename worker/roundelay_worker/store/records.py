@@ -100,6 +100,7 @@ class Loaded:
     dispatch: int
     losses: int
     state: State
+    resolved: str | None = None
     verdict: str | None = None
     cancel_requested: bool = False
     answer: str | None = None
@@ -209,6 +210,7 @@ class Publication:
     answer: str | None
     after: str | None = None
     idempotency: str | None = None
+    ended_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

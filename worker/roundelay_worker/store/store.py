@@ -169,7 +169,7 @@ class Store:
         return await sweeping.release_lost(self._driver, limit)
 
     async def release_own(self, process_id: str, held: Collection[str], *, grace: float = 5.0) -> tuple[Lost, ...]:
-        """Give back what ``process_id`` owns, does not hold, and did not claim within ``grace`` seconds."""
+        """Give back what ``process_id`` owns, does not hold, and did not claim within ``grace`` seconds; no loss."""
         return await sweeping.release_own(self._driver, process_id, held, grace)
 
     async def hand_over(self, fence: Fence) -> Dispatch | None:
@@ -228,9 +228,19 @@ class Store:
         """Return messages that ended from ``since`` on, whole, the earliest first; ids break ties."""
         return await publishing.recent_answers(self._driver, since, after_id, limit)
 
-    async def mark_loose(self, message_id: str, round_: int, position: int, process_id: str, *, loose: bool) -> None:
-        """Record that a call whose result was given up still runs in ``process_id``, or does no more."""
-        await keeping.mark_loose(self._driver, message_id, (round_, position), process_id, loose=loose)
+    async def keep_resolved(self, message_id: str, resolved: str) -> None:
+        """Keep what a message's start resolved (JSON), for all its rounds; the first writer holds."""
+        await keeping.keep_resolved(self._driver, message_id, resolved)
+
+    async def mark_loose(self, message_id: str, round_: int, position: int, process_id: str) -> None:
+        """Record that a call whose result was given up still runs in ``process_id``."""
+        await keeping.mark_loose(self._driver, message_id, (round_, position), process_id)
+
+    async def record_late(
+        self, message_id: str, round_: int, position: int, process_id: str, result: str | None
+    ) -> None:
+        """Record that a call that was given up runs no more, and what it brought after all; nobody else is told."""
+        await keeping.record_late(self._driver, message_id, (round_, position), process_id, result)
 
     async def loose_write(self, user_id: str, conversation_id: str) -> bool:
         """Say whether a call of the conversation that was given up may still be at work in a live process."""

@@ -53,7 +53,7 @@ WHERE ended_at IS NULL AND begun AND owner {any $1} ORDER BY submitted_at LIMIT 
 """
 _RELEASE: Final = filled(
     """
-UPDATE roundelay_messages SET {again}, redispatched = 0, losses = losses + 1
+UPDATE roundelay_messages SET {again}, redispatched = 0, losses = losses + $2
 WHERE id {any $1} RETURNING id, round, dispatch, queue, losses
 """,
     again=filled(_AGAIN, queue="'rounds'"),
@@ -141,26 +141,26 @@ def _release_lost(limit: int) -> Script[tuple[Lost, ...]]:
     if not dead:
         return ()
     owned = yield Query(_OWNED_BY, (dead, limit))
-    lost = yield from _released(owned)
+    lost = yield from _released(owned, losses=1)
     yield Query(_CLEAR, (CLEARING,))
     return lost
 
 
 async def release_own(driver: Driver, process_id: str, held: Collection[str], grace: float) -> tuple[Lost, ...]:
-    """Give back what ``process_id`` owns, does not hold, and did not claim within ``grace`` seconds."""
+    """Give back what ``process_id`` owns, does not hold, and did not claim within ``grace`` seconds; no loss."""
     return await driver.run(lambda: _release_own(process_id, list(held), grace))
 
 
 def _release_own(process_id: str, held: list[str], grace: float) -> Script[tuple[Lost, ...]]:
     owned = yield Query(_OWN, (process_id, held, grace))
-    return (yield from _released(owned))
+    return (yield from _released(owned, losses=0))
 
 
-def _released(owned: Rows) -> Script[tuple[Lost, ...]]:
+def _released(owned: Rows, losses: int) -> Script[tuple[Lost, ...]]:
     if not owned:
         return ()
     owners = {row["id"]: row["owner"] for row in owned}
-    released = yield Query(_RELEASE, (list(owners),))
+    released = yield Query(_RELEASE, (list(owners), losses))
     return tuple([Lost(dispatch_of(row), row["losses"], owners[row["id"]]) for row in released])
 
 

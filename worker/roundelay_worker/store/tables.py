@@ -85,6 +85,8 @@ class Message(_Table, table=True):
     position: int = _number()
     """Order of acceptance within the conversation, from 1 without a hole."""
     submission: str = _text()
+    resolved: str | None = _text()
+    """What the start resolved (model, system prompt, tools), JSON; it holds to the end."""
     idempotency: str | None = _text()
     submitted_at: float = _time()
     accepted_at: float = _time()
@@ -158,6 +160,8 @@ class CallOfTurn(_Table, table=True):
     """The process that began it last."""
     loose: bool = _flag()
     """Its result was given up, and it may still be at work in ``executor``."""
+    late_result: str | None = _text()
+    """What it brought after its result was given up; for the record only."""
 
 
 class DurableUpdate(_Table, table=True):

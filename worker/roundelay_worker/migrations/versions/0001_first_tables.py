@@ -43,6 +43,7 @@ def _messages() -> None:
         sa.Column("conversation_id", sa.Text(), nullable=False),
         sa.Column("position", sa.BigInteger(), nullable=False),
         sa.Column("submission", sa.Text(), nullable=False),
+        sa.Column("resolved", sa.Text()),
         sa.Column("idempotency", sa.Text()),
         sa.Column("submitted_at", sa.Double(), nullable=False),
         sa.Column("accepted_at", sa.Double(), nullable=False),
@@ -133,6 +134,7 @@ def _calls() -> None:
         sa.Column("finished_at", sa.Double()),
         sa.Column("executor", sa.Text()),
         sa.Column("loose", sa.Boolean(), nullable=False, server_default=sa.false()),
+        sa.Column("late_result", sa.Text()),
         sa.PrimaryKeyConstraint("message_id", "round", "position"),
     )
     _partial_index("roundelay_calls_loose", "roundelay_calls", ["message_id"], "loose")

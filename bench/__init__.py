@@ -1,0 +1,1 @@
+"""Roundelay beside what a user would pick instead: one machine, one run, state on PostgreSQL."""

@@ -1,0 +1,1 @@
+"""One function a measure: a stage in, named numbers out."""

@@ -1,0 +1,100 @@
+"""A web app of one file, on ASGI alone: POST /messages, GET /messages/{id}/updates (server-sent events), DELETE.
+
+With ``roundelay up`` running: ``uvicorn web_app:app``, then
+
+    curl -d '{"text": "How many miles are 42 km?"}' localhost:8000/messages
+    curl -N localhost:8000/messages/ID/updates
+
+The message runs in a worker. A browser that loses its connection reconnects with the Last-Event-ID that it saw
+last and misses nothing; closing the connection does not end the message, DELETE does.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from roundelay import AsyncClient, InvalidSubmission, MessageNotFound, ServiceUnavailable
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+async def app(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer one request."""
+    if scope["type"] == "lifespan":
+        await _lifespan(scope, receive, send)
+        return
+    client: AsyncClient = scope["state"]["roundelay"]
+    path = scope["path"].strip("/").split("/")
+    try:
+        match scope["method"], path:
+            case "POST", ["messages"]:
+                await _submit(client, json.loads(await _body(receive)), send)
+            case "GET", ["messages", message_id, "updates"]:
+                await _updates(client, message_id, _last_seen(scope), send)
+            case "DELETE", ["messages", message_id]:
+                await _json(send, 202, {"cancelled": await client.get(message_id).cancel()})
+            case _:
+                await _json(send, 404, {"error": "no such place"})
+    except (InvalidSubmission, ValueError) as exc:
+        await _json(send, 422, {"error": str(exc)})
+    except MessageNotFound as exc:
+        await _json(send, 404, {"error": str(exc)})
+    except ServiceUnavailable:
+        await _json(send, 503, {"error": "try again in a moment; nothing was accepted"})
+
+
+async def _submit(client: AsyncClient, body: dict[str, Any], send: Send) -> None:
+    # user_id comes from the session in a real app, never from the body.
+    job = await client.submit(
+        body["text"], conversation_id=body.get("conversation_id"), user_id="u1", idempotency_key=body.get("key")
+    )
+    await _json(send, 202, {"message_id": job.message_id, "conversation_id": job.conversation_id})
+
+
+async def _updates(client: AsyncClient, message_id: str, after: int, send: Send) -> None:
+    job = client.get(message_id)
+    await job.state()  # an unknown message is a 404, not an empty stream
+    await _start(send, 200, "text/event-stream")
+    async for update in job.follow(after=after):
+        number = f"id: {update.seq}\n" if update.seq else ""
+        event = f"{number}event: {update.kind}\ndata: {update.model_dump_json(exclude_none=True)}\n\n"
+        await send({"type": "http.response.body", "body": event.encode(), "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def _lifespan(scope: Scope, receive: Receive, send: Send) -> None:
+    while True:
+        message = await receive()
+        if message["type"] == "lifespan.startup":
+            scope["state"]["roundelay"] = AsyncClient.from_env()
+            await send({"type": "lifespan.startup.complete"})
+        else:
+            await scope["state"]["roundelay"].close()
+            await send({"type": "lifespan.shutdown.complete"})
+            return
+
+
+async def _body(receive: Receive) -> bytes:
+    body, more = b"", True
+    while more:
+        message = await receive()
+        body, more = body + message.get("body", b""), message.get("more_body", False)
+    return body
+
+
+def _last_seen(scope: Scope) -> int:
+    headers = dict(scope["headers"])
+    value: bytes = headers.get(b"last-event-id", b"0")
+    return int(value) if value.isdigit() else 0
+
+
+async def _start(send: Send, status: int, kind: str) -> None:
+    headers = [(b"content-type", kind.encode()), (b"cache-control", b"no-store")]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+
+
+async def _json(send: Send, status: int, value: Any) -> None:
+    await _start(send, status, "application/json")
+    await send({"type": "http.response.body", "body": json.dumps(value).encode()})

@@ -1,0 +1,109 @@
+"""Every question that the client puts to Redis: its command, its keys, and how its reply is read."""
+
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from roundelay import names, scripts
+from roundelay.looks import FINAL, Look, StreamId, as_stream_id, as_text, read_look
+from roundelay.messages import Submission
+from roundelay.ops import Ask
+
+KEEP_SECONDS: Final = 30 * 86_400
+"""How long state and idempotency record of a message live that has not ended; the worker shortens it then."""
+
+CANCELS_SECONDS: Final = 7 * 86_400
+WAKE_SECONDS: Final = 60
+PAGE: Final = 200
+
+Entry = tuple[StreamId, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the script said to a submission; the ids are those of the first one under its key."""
+
+    outcome: Literal["stored", "known", "conflict"]
+    message_id: str
+    conversation_id: str
+
+
+def submit(prefix: str, submission: Submission, *, scope: str, digest: str, keep: int) -> Ask[Verdict]:
+    """Store a submission; ``scope`` is the conversation as the caller named it ('' for a fresh one)."""
+    message, conversation, user = submission.message_id, submission.conversation_id, submission.user_id
+    keys = [
+        names.state_key(prefix, message),
+        names.record_key(prefix, message),
+        names.waiting_key(prefix, user, conversation),
+        names.inbox_key(prefix),
+    ]
+    if submission.idempotency_key is not None:
+        keys.append(names.idempotency_key(prefix, user, scope, submission.idempotency_key))
+
+    def read(reply: Any) -> Verdict:
+        outcome, *first = (as_text(word) for word in reply)
+        ids = first or [message, conversation]
+        return Verdict(outcome, ids[0], ids[1])  # type: ignore[arg-type]
+
+    words = (message, submission.model_dump_json(), conversation, user, keep, digest)
+    return Ask(words, read, scripts.SUBMIT, tuple(keys))
+
+
+def nudge(prefix: str, message_id: str, *, keep: int) -> Ask[None]:
+    """Make a message of the web app's outbox known to Redis."""
+    return Ask((keep,), _nothing, scripts.NUDGE, (names.state_key(prefix, message_id),))
+
+
+def cancel(prefix: str, message_id: str) -> Ask[bool | None]:
+    """Ask for a cancellation: True if asked for, False if it had ended, None if unknown."""
+    keys = (
+        names.answer_key(prefix, message_id),
+        names.state_key(prefix, message_id),
+        names.record_key(prefix, message_id),
+        names.cancels_key(prefix),
+    )
+    words = (message_id, names.control_channel(prefix), CANCELS_SECONDS, *sorted(FINAL))
+    return Ask(words, {1: True, 0: False, -1: None}.__getitem__, scripts.CANCEL, keys)
+
+
+def look(prefix: str, message_id: str) -> Ask[Look]:
+    """Look at everything Redis knows of a message."""
+    keys = (
+        names.answer_key(prefix, message_id),
+        names.state_key(prefix, message_id),
+        names.record_key(prefix, message_id),
+        names.updates_key(prefix, message_id),
+    )
+    return Ask((names.alive_key(prefix, ""),), lambda reply: read_look(message_id, reply), scripts.LOOK, keys)
+
+
+def page(stream: str, after: StreamId) -> Ask[list[Entry]]:
+    """Read the next updates of a stream, at most ``PAGE``."""
+    words = ("XREAD", "COUNT", PAGE, "STREAMS", stream, f"{after[0]}-{after[1]}")
+    return Ask(words, lambda reply: read_streams(reply).get(stream, []))
+
+
+def restore(prefix: str, message_id: str) -> Ask[int]:
+    """Ask the workers to rebuild a stream; the reply is how many listen."""
+    return Ask(("PUBLISH", names.control_channel(prefix), f"restore {message_id}"), int)
+
+
+def wake_stream(stream: str) -> Ask[None]:
+    """Wake a reader that blocks on this stream."""
+    return Ask((WAKE_SECONDS,), _nothing, scripts.WAKE, (stream,))
+
+
+def wake_channel(channel: str) -> Ask[None]:
+    """Wake a reader that listens to this channel."""
+    return Ask(("PUBLISH", channel, "w"), _nothing)
+
+
+def read_streams(reply: Any) -> dict[str, list[Entry]]:
+    """Read the raw reply of XREAD: per stream its entries, each with the text of its first field."""
+    return {
+        as_text(stream): [(as_stream_id(entry_id), fields[1]) for entry_id, fields in entries]
+        for stream, entries in reply or ()
+    }
+
+
+def _nothing(_reply: Any) -> None:
+    return None

@@ -1,0 +1,154 @@
+"""The client of a sync web app: submit a message, wait for its answer or follow its progress, cancel it."""
+
+import os
+import threading
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, Unpack
+
+from roundelay.composing import Options
+from roundelay.messages import DEFAULT_MAX_MESSAGE_BYTES
+from roundelay.names import DEFAULT_PREFIX
+from roundelay.settings import DEFAULT_ANSWER_TTL, Settings, broker_of, read_settings
+from roundelay.updates import Answer, MessageState, Update
+from roundelay.verbs import Verbs
+
+if TYPE_CHECKING:  # redis takes as long to import as all the rest; nothing is connected before the first verb
+    from roundelay.sync_shell import SyncShell
+
+
+class _Core:
+    """What a client and its handles share: the verbs, and one shell per process."""
+
+    def __init__(self, verbs: Verbs) -> None:
+        self.verbs = verbs
+        # Those of a parent process are kept and never used: closing them here could disturb it there.
+        self._shells: dict[int, SyncShell] = {}
+
+    @property
+    def shell(self) -> "SyncShell":
+        shell = self._shells.get(os.getpid())
+        if shell is None:
+            from roundelay.sync_shell import SyncShell  # noqa: PLC0415 - see above
+
+            shell = self._shells.setdefault(os.getpid(), SyncShell(self.verbs.settings))
+        return shell
+
+    def close(self) -> None:
+        shell = self._shells.pop(os.getpid(), None)
+        if shell is not None:
+            shell.close()
+
+
+class Client:
+    """The way into Roundelay; thread- and fork-safe, a context manager, connects at its first use.
+
+    ``broker_url`` is Redis unless another broker is named. ``answer_ttl`` is in seconds and should be the worker's.
+    """
+
+    def __init__(
+        self,
+        redis_url: str,
+        broker_url: str | None = None,
+        prefix: str = DEFAULT_PREFIX,
+        *,
+        max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
+        answer_ttl: int = DEFAULT_ANSWER_TTL,
+    ) -> None:
+        self._core = _Core(
+            Verbs(Settings(redis_url, broker_url or broker_of(redis_url), prefix, max_message_bytes, answer_ttl))
+        )
+
+    @classmethod
+    def from_env(cls) -> Self:
+        """Return a client for ``ROUNDELAY_REDIS_URL`` and its like, or for what ``roundelay up`` runs on this machine.
+
+        Raises:
+            NotConfigured: no Redis is known, or a setting cannot be read.
+        """
+        found = read_settings(os.environ)
+        return cls(
+            found.redis_url,
+            found.broker_url,
+            found.prefix,
+            max_message_bytes=found.max_message_bytes,
+            answer_ttl=found.answer_ttl,
+        )
+
+    def submit(self, text: str, **options: Unpack[Options]) -> "Job":
+        """Store the message and its options, send its task, and return its handle: within 5 seconds, or not at all.
+
+        Raises:
+            InvalidSubmission: something cannot be accepted; all faults are named.
+            IdempotencyConflict: the key was used before with another text or other options.
+            ServiceUnavailable: Redis did not answer, or refuses.
+        """
+        accepted = self._core.shell.drive(self._core.verbs.submit(text, options))
+        return Job(self._core, accepted.message_id, accepted.conversation_id)
+
+    def get(self, message_id: str) -> "Job":
+        """Return the handle of a message, in any process; does no I/O, so an unknown id shows at the first use."""
+        return Job(self._core, message_id)
+
+    def nudge(self, message_id: str) -> "Job":
+        """Send the task of a message enqueued in the web app's own transaction, after the commit; return its handle."""
+        self._core.shell.drive(self._core.verbs.nudge(message_id))
+        return Job(self._core, message_id)
+
+    def close(self) -> None:
+        """Close all connections and stop all readers of this process; a later use opens new ones."""
+        self._core.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """The handle of one message. ``conversation_id`` is None where only the message's id was known."""
+
+    _core: "_Core" = field(repr=False)
+    message_id: str
+    conversation_id: str | None = None
+
+    def wait(self, timeout: float | None = None) -> Answer:
+        """Return the answer, whatever its status, as soon as it is there; None waits without end.
+
+        Raises:
+            AnswerTimeout: it is not there after ``timeout`` seconds; the message goes on.
+            MessageNotFound: the id is unknown, or its records have expired.
+            ServiceUnavailable: Redis refuses, or was away all the time.
+        """
+        shell = self._core.shell
+        return shell.drive(self._core.verbs.wait(self.message_id, timeout, shell.desk, threading.Event()))
+
+    def follow(self, after: int = 0, timeout: float | None = None) -> Generator[Update, None, None]:
+        """Return the updates after ``seq`` number ``after``, as they come, up to and with ``ended``.
+
+        Every durable update comes once and in order; where some are lost for good, one of kind ``gap`` says which.
+        Raises as ``wait`` does; ``timeout`` counts for the whole.
+        """
+        shell = self._core.shell
+        return shell.follow(self._core.verbs.follow(self.message_id, after, timeout, shell.board, threading.Event()))
+
+    def cancel(self) -> bool:
+        """Ask for the message to be cancelled; False if it had ended.
+
+        Raises:
+            MessageNotFound: the id is unknown, or its records have expired.
+        """
+        return self._core.shell.drive(self._core.verbs.cancel(self.message_id))
+
+    def state(self) -> MessageState:
+        """Return what is known of the message now.
+
+        Raises:
+            MessageNotFound: the id is unknown, or its records have expired.
+        """
+        return self._core.shell.drive(self._core.verbs.state(self.message_id))

@@ -1,0 +1,67 @@
+"""What both shells need to know of redis-py: options of the pools, and how replies and notices look."""
+
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlencode
+
+from roundelay.feeds import BLOCK_SECONDS
+from roundelay.looks import as_text
+from roundelay.tickets import Notice
+
+CONNECT_SECONDS: Final = 1.5
+SOCKET_SECONDS: Final = 2.0
+POOL: Final = 32
+WAKE_SECONDS: Final = 1.0
+"""A reader that is not woken looks by itself before long."""
+
+SECOND_TRIES: Final = 1
+"""A pooled connection may be stale after Redis restarted; every question may be put twice."""
+
+OURS: Final = frozenset({"protocol", "decode_responses", "encoding", "max_connections", "timeout", "retry_on_timeout"})
+"""What a URL's query must not decide: the shape of replies, and the bounds of a call."""
+
+_SOCKET: Final[dict[str, Any]] = {"protocol": 2, "socket_connect_timeout": CONNECT_SECONDS}
+
+_CALLS: Final = _SOCKET | {"max_connections": POOL, "timeout": SOCKET_SECONDS, "socket_timeout": SOCKET_SECONDS}
+"""The pool of connections for questions."""
+
+_READS: Final = _SOCKET | {"socket_timeout": BLOCK_SECONDS + SOCKET_SECONDS}
+"""The connections of the two readers, which block on purpose."""
+
+
+def call_options(url: str) -> dict[str, Any]:
+    """Return the options of the pool for questions."""
+    return _CALLS | _keepalive(url)
+
+
+def read_options(url: str) -> dict[str, Any]:
+    """Return the options of the pool for the two readers."""
+    return _READS | _keepalive(url)
+
+
+def _keepalive(url: str) -> dict[str, Any]:
+    return {} if url.startswith("unix:") else {"socket_keepalive": True}
+
+
+def own_url(url: str) -> str:
+    """Return ``url`` without what we decide ourselves; the query of a URL would beat the options of a pool."""
+    base, mark, query = url.partition("?")
+    rest = [(name, value) for name, value in parse_qsl(query) if not _is_ours(name)]
+    return base + (mark + urlencode(rest) if rest else "")
+
+
+def _is_ours(name: str) -> bool:
+    return name in OURS or name.startswith("socket_")
+
+
+def raw(client: Any) -> Any:
+    """Return ``client`` with replies as they come: redis-py's shapes of them change with its version."""
+    client.response_callbacks.clear()
+    return client
+
+
+def read_notice(message: dict[str, Any] | None) -> Notice | None:
+    """Read what redis-py's PubSub returned."""
+    if message is None:
+        return None
+    body, channel = message.get("data"), message.get("channel") or b""
+    return Notice(message["type"], as_text(channel), body if isinstance(body, bytes) else b"")

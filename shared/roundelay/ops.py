@@ -1,0 +1,116 @@
+"""What a program of the client asks its shell to do: the seam between deciding and doing.
+
+A *program* (``waiting``, ``following``, ``submitting`` …) is a generator that decides everything and does nothing: it
+yields these values and is sent what came of them, or is thrown a ``RoundelayError``. The sync and the
+async shell each perform them in a few lines, so every verb is written once (the idea is h11's and sans-IO's).
+"""
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from roundelay.errors import RoundelayError
+from roundelay.scripts import Script
+from roundelay.updates import Update
+
+T = TypeVar("T")
+Word = str | int | float
+
+
+class Bell(Protocol):
+    """What ``threading.Event`` and ``asyncio.Event`` have in common."""
+
+    def set(self) -> None:
+        """Wake whoever waits."""
+
+    def clear(self) -> None:
+        """Be silent until the next ``set``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask(Generic[T]):
+    """One Redis command, or one script with its keys; ``read`` turns the raw reply into what was asked for."""
+
+    words: tuple[Word, ...]
+    read: Callable[[Any], T]
+    script: Script | None = None
+    keys: tuple[str, ...] = ()
+    limit: float = 4.0
+    """Seconds for one question, connecting and name look-up included."""
+
+    def command(self, *, by_text: bool = False) -> tuple[Word, ...]:
+        """Return the command as sent; ``by_text`` for a server that does not know the script yet."""
+        if self.script is None:
+            return self.words
+        name = ("EVAL", self.script.text) if by_text else ("EVALSHA", self.script.sha)
+        return (*name, len(self.keys), *self.keys, *self.words)
+
+
+@dataclass(frozen=True, slots=True)
+class Hear:
+    """Wait until the bell rings, at most ``timeout`` seconds."""
+
+    bell: Bell
+    timeout: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rouse:
+    """Let this reader notice at once that something changed, starting it if it does not run."""
+
+    reader: "Reader"
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """Hand an update to the caller."""
+
+    update: Update
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send the Celery task of a new message; a failure is logged, since the watchdog finds the message."""
+
+    message_id: str
+    limit: float
+
+
+class Reader(Protocol):
+    """A shared reader of this process, as far as a shell must know it."""
+
+    name: str
+
+    def claim(self) -> bool:
+        """Return True if the caller is the one to start it."""
+
+    def wake(self) -> Ask[None]:
+        """Return what wakes it where it runs already."""
+
+    def retire(self) -> None:
+        """Note that it runs no more."""
+
+
+Op = Ask[Any] | Hear | Rouse | Say | Send
+Program = Generator[Op, Any, T]
+
+
+@dataclass(frozen=True, slots=True)
+class Came:
+    """What came of an operation."""
+
+    reply: Any = None
+    error: RoundelayError | None = None
+
+
+def advance(program: Program[Any], came: Came) -> Op:
+    """Go on with a program, to its next operation; StopIteration carries its result."""
+    if came.error is not None:
+        return program.throw(came.error)
+    return program.send(came.reply)
+
+
+def ask(question: Ask[T]) -> Program[T]:
+    """Ask within a program, keeping the type of the reply."""
+    reply: T = yield question
+    return reply

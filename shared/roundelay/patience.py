@@ -1,0 +1,82 @@
+"""How long a program waits, and how it bears with a Redis that is away for a moment."""
+
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from roundelay import asks
+from roundelay.errors import AnswerTimeout, MessageNotFound, ServiceUnavailable, Unreachable
+from roundelay.hub import Clock
+from roundelay.looks import Look
+from roundelay.ops import Program, ask
+from roundelay.updates import MessageState
+
+LIMIT_AWAY: Final = 60.0
+"""Seconds without any contact with Redis after which a wait without timeout is given up."""
+
+LEAST_LOOK: Final = 1.0
+MOST_LOOK: Final = 4.0
+"""Bounds in seconds of one look; the last one, when the caller's time is over, has the least."""
+
+
+@dataclass(slots=True)
+class Patience:
+    """The deadline of one call, and what was known last."""
+
+    prefix: str
+    message_id: str
+    timeout: float | None
+    clock: Clock
+    state: MessageState | None = None
+    _started_at: float = field(init=False)
+    _contact_at: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._started_at = self._contact_at = self.clock()
+
+    def left(self, most: float) -> float:
+        """Return how long to wait now, at most ``most`` seconds."""
+        if self.timeout is None:
+            return most
+        return max(0.0, min(most, self._started_at + self.timeout - self.clock()))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the caller's timeout has passed."""
+        return self.left(1.0) <= 0.0
+
+    def look(self) -> Program[Look]:
+        """Look at the message; a failure that may pass raises ``Unreachable`` until it lasted too long."""
+        try:
+            question = replace(asks.look(self.prefix, self.message_id), limit=max(LEAST_LOOK, self.left(MOST_LOOK)))
+            look = yield from ask(question)
+        except Unreachable as error:
+            self.bear(error)
+            raise
+        self.note_contact()
+        self.state = look.state or self.state
+        return look
+
+    def note_contact(self) -> None:
+        """Redis answered."""
+        self._contact_at = self.clock()
+
+    def bear(self, error: Unreachable) -> None:
+        """Raise what ends the call if Redis was away too long, or the caller's time is over."""
+        if self.is_over and self.state is not None:
+            raise self.timed_out() from error
+        if self.is_over or self.clock() - self._contact_at > LIMIT_AWAY:
+            raise ServiceUnavailable(str(error)) from error
+
+    def timed_out(self) -> AnswerTimeout | MessageNotFound:
+        """Return the error for a message that has not ended in time."""
+        if self.state is None:
+            return not_found()
+        text = f"no answer within {self.timeout:g} s; the message is {self.state.status} and goes on"
+        if self.state.worker == "lost":
+            text += " as soon as a worker takes over: the one that ran it has gone silent"
+        return AnswerTimeout(text, self.state)
+
+
+def not_found() -> MessageNotFound:
+    """Return the error for an id that Redis does not know."""
+    return MessageNotFound("no such message here, or its records have expired")

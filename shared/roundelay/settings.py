@@ -1,0 +1,95 @@
+"""Where the client finds Redis: arguments, the environment, or what ``roundelay up`` wrote down."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+from roundelay.errors import NotConfigured
+from roundelay.messages import DEFAULT_MAX_MESSAGE_BYTES
+from roundelay.names import DEFAULT_PREFIX
+
+ADDRESSES: Final = "addresses.json"
+DEFAULT_ANSWER_TTL: Final = 86_400
+SCHEMES: Final = ("redis", "rediss", "unix")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The addresses and limits of a client; ``answer_ttl`` is in seconds."""
+
+    redis_url: str
+    broker_url: str
+    prefix: str = DEFAULT_PREFIX
+    max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
+    answer_ttl: int = DEFAULT_ANSWER_TTL
+
+    def __post_init__(self) -> None:
+        if urlsplit(self.redis_url).scheme not in SCHEMES:
+            raise NotConfigured("the Redis URL begins with redis://, rediss:// or unix://")
+        if not re.fullmatch(r"[A-Za-z0-9._:-]{1,64}", self.prefix):
+            raise NotConfigured("the prefix is of 1 to 64 letters, digits and . _ : -")
+        if self.max_message_bytes < 1 or self.answer_ttl < 1:
+            raise NotConfigured("max_message_bytes and answer_ttl are at least 1")
+
+    def __repr__(self) -> str:
+        """Show no URL: it may hold a password."""
+        return f"Settings(prefix={self.prefix!r})"
+
+
+def broker_of(redis_url: str) -> str:
+    """Return the URL by which Celery reaches this Redis: it spells a Unix socket differently."""
+    url = urlsplit(redis_url)
+    if url.scheme != "unix":
+        return redis_url
+    query = [("virtual_host" if name == "db" else name, value) for name, value in parse_qsl(url.query)]
+    login = f"{url.netloc.rpartition('@')[0]}@" if "@" in url.netloc else ""
+    return f"redis+socket://{login}{url.path}" + (f"?{urlencode(query)}" if query else "")
+
+
+def read_settings(environ: Mapping[str, str]) -> Settings:
+    """Read ``ROUNDELAY_*``; without a Redis URL there, what ``roundelay up`` wrote to ``ROUNDELAY_HOME``."""
+    found = dict(environ)
+    if not found.get("ROUNDELAY_REDIS_URL"):
+        found = _written_addresses(environ) | {name: value for name, value in found.items() if value}
+    redis_url = found["ROUNDELAY_REDIS_URL"]
+    return Settings(
+        redis_url=redis_url,
+        broker_url=found.get("ROUNDELAY_BROKER_URL") or broker_of(redis_url),
+        prefix=found.get("ROUNDELAY_PREFIX") or DEFAULT_PREFIX,
+        max_message_bytes=_number(found, "ROUNDELAY_MAX_MESSAGE_BYTES", DEFAULT_MAX_MESSAGE_BYTES),
+        answer_ttl=_number(found, "ROUNDELAY_ANSWER_TTL", DEFAULT_ANSWER_TTL),
+    )
+
+
+def home(environ: Mapping[str, str]) -> Path:
+    """Return the folder in which ``roundelay up`` keeps what it runs."""
+    return Path(environ.get("ROUNDELAY_HOME") or "~/.roundelay").expanduser()
+
+
+def _written_addresses(environ: Mapping[str, str]) -> dict[str, str]:
+    path = home(environ) / ADDRESSES
+    try:
+        written = json.loads(path.read_text("utf-8"))
+        redis_url = str(written["redis_url"])
+    except FileNotFoundError:
+        raise NotConfigured(
+            f"no Redis is known: set ROUNDELAY_REDIS_URL, or start everything with `roundelay up` (which writes {path})"
+        ) from None
+    except (OSError, ValueError, KeyError, TypeError):
+        raise NotConfigured(
+            f"{path} cannot be read as the addresses of `roundelay up`; set ROUNDELAY_REDIS_URL"
+        ) from None
+    names = {"broker_url": "ROUNDELAY_BROKER_URL", "prefix": "ROUNDELAY_PREFIX"}
+    found = {ours: str(written[theirs]) for theirs, ours in names.items() if written.get(theirs)}
+    return {"ROUNDELAY_REDIS_URL": redis_url, **found}
+
+
+def _number(found: Mapping[str, str], name: str, default: int) -> int:
+    value = found.get(name) or str(default)
+    if not value.isdecimal():
+        raise NotConfigured(f"{name} is a whole number")
+    return int(value)

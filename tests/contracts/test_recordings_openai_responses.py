@@ -1,0 +1,242 @@
+"""Real exchanges of the Responses API: its replies are read right, and our next request is theirs."""
+
+import itertools
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from roundelay_worker.loop.history import AssistantText, Exchange, History, Result, Turn, UserText
+from roundelay_worker.providers.base import ModelFailure, ModelRequest, ToolSpec
+from roundelay_worker.providers.failures import classify
+from roundelay_worker.providers.openai_reading import ResponsesAssembly
+from roundelay_worker.providers.openai_request import ResponsesTarget, to_request
+from roundelay_worker.providers.reading import BodyReader
+
+FOLDER = os.environ.get("ROUNDELAY_RECORDINGS", "")
+FILES = sorted(Path(FOLDER, "openai-responses").glob("*.json")) if FOLDER else []
+pytestmark = pytest.mark.skipif(not FILES, reason="ROUNDELAY_RECORDINGS is not set")
+
+Recording = dict[str, Any]
+
+MAY_DIFFER_AT_TOP = {
+    "stream": "we always stream at first",
+    "store": "we never store; some recorded clients do",
+    "include": "we always ask for encrypted reasoning",
+    "max_output_tokens": "we always bound the reply",
+    "tool_choice": "set by the recorded client's test",
+    "temperature": "not set in these requests of ours",
+    "parallel_tool_calls": "not set by us",
+    "reasoning": "not set in these requests of ours",
+    "service_tier": "not ours",
+}
+
+MAY_DIFFER_IN_ITEMS = {
+    "id": "without stored items ids mean nothing; we never send them",
+    "status": "said in replies only",
+    "annotations": "some clients drop them",
+    "logprobs": "some clients echo them",
+    "content": "of reasoning: an empty list or null says nothing",
+    "phase": "some clients drop it; a test of its own sees that we keep it",
+    "caller": "said in replies only by some models",
+    "call_id": "some clients use the item's id for it; here ids are numbered by their first use",
+}
+
+CURLY = str.maketrans("\u2018\u2019\u201c\u201d", "''\"\"")
+
+REWRITTEN_BY_THEIR_CLIENT = {
+    "reasoning-400-missing-following-item": "it is the recording of a client that breaks the history",
+}
+
+
+def load(path: Path) -> Recording:
+    return json.loads(path.read_text())
+
+
+def body_of(response: Recording) -> bytes:
+    return response["sse"].encode() if "sse" in response else json.dumps(response["body"]).encode()
+
+
+def target_of(exchange: Recording) -> ResponsesTarget:
+    model = (exchange["request"].get("body") or {}).get("model", "some-model")
+    return ResponsesTarget(model=model, origin=f"openai:{model}@https://{exchange['request'].get('host')}")
+
+
+def request_of(body: Recording, history: History = ()) -> ModelRequest:
+    tools = tuple(ToolSpec(t["name"], t.get("description") or "", t["parameters"]) for t in body.get("tools") or [])
+    system = body.get("instructions", "")
+    return ModelRequest(system=system, history=history, tools=tools, tool_choice="auto" if tools else None)
+
+
+def read(exchange: Recording, chunk: int = 0) -> Turn:
+    reader = BodyReader(ResponsesAssembly(request_of({"tools": []}), target_of(exchange).origin))
+    payload = body_of(exchange["response"])
+    for at in range(0, len(payload), chunk or len(payload)):
+        reader.feed(payload[at : at + (chunk or len(payload))])
+    return reader.finish()
+
+
+def replies() -> Iterator[Any]:
+    for path in FILES:
+        for at, exchange in enumerate(load(path)["exchanges"]):
+            if exchange["response"]["status"] == 200 and "stream-error" not in path.stem:
+                yield pytest.param(exchange, id=f"{path.stem}-{at}")
+
+
+def steps() -> Iterator[Any]:
+    for path in FILES:
+        recording = load(path)
+        for run in recording["runs"]:
+            if len(run) > 1 and path.stem not in REWRITTEN_BY_THEIR_CLIENT:
+                yield pytest.param([recording["exchanges"][at] for at in run], id=f"{path.stem}-{run[0]}")
+
+
+@pytest.mark.parametrize("exchange", list(replies()))
+def test_a_recorded_reply_is_read_the_same_however_it_is_cut(exchange: Recording) -> None:
+    whole = read(exchange)
+
+    assert read(exchange, chunk=1) == whole
+    assert read(exchange, chunk=7) == whole
+    assert whole.finish in {"complete", "cut"}
+    assert whole.text or whole.calls or whole.finish == "cut"
+    assert whole.usage is None or whole.usage.input_tokens > 0
+    assert all(not call.fault for call in whole.calls)
+
+
+@pytest.mark.parametrize("run", list(steps()))
+def test_each_recorded_request_follows_from_our_reading_of_the_reply_before(run: list[Recording]) -> None:
+    target = target_of(run[0])
+    history = past(items_of(run[0]["request"]["body"]))
+    for exchange, following in itertools.pairwise(run):
+        sent, recorded = items_of(exchange["request"]["body"]), items_of(following["request"]["body"])
+        history = (*history, *grown(read(exchange), recorded[len(sent) :]))
+        ours = to_request(request_of(following["request"]["body"], history), target)
+        compare(ours, following["request"]["body"])
+
+
+def items_of(body: Recording) -> list[Recording]:
+    given = body["input"]
+    return [{"role": "user", "content": given}] if isinstance(given, str) else given
+
+
+def past(items: list[Recording]) -> History:
+    """Read the recorded user texts before the first reply; recorded runs begin with nothing else."""
+    speakers = {"user": UserText, "assistant": AssistantText}
+    return tuple(speakers[i["role"]](flat(i["content"])) for i in items if i.get("role") in speakers)
+
+
+def grown(turn: Turn, added: list[Recording]) -> Iterator[Any]:
+    """Continue our turn with the recorded results and user texts."""
+    calls = [i["call_id"] for i in added if i.get("type") == "function_call"]
+    outputs = {i["call_id"]: i["output"] for i in added if i.get("type") == "function_call_output"}
+    yield Exchange(turn, tuple(Result(outputs[call_id]) for call_id in calls))
+    yield from (UserText(flat(i["content"])) for i in added if i.get("role") == "user")
+
+
+def flat(content: Any) -> str:
+    return content if isinstance(content, str) else "".join(part["text"] for part in content)
+
+
+def compare(ours: Recording, recorded: Recording) -> None:
+    for key in (ours.keys() | recorded.keys()) - MAY_DIFFER_AT_TOP.keys() - {"input", "tools"}:
+        assert ours.get(key) == recorded.get(key), key
+    assert [tool["name"] for tool in ours.get("tools", [])] == [tool["name"] for tool in recorded.get("tools", [])]
+    assert ordered(ours["input"]) == ordered(items_of(recorded))
+
+
+def ordered(items: list[Recording]) -> list[Recording]:
+    """Leave out what may differ; results may come after each call or after all calls: put them after all."""
+    stripped = [strip(item) for item in items if item.get("role") not in {"system", "developer"}]
+    numbers: dict[str, int] = {}
+    for item in stripped:
+        if "call_id" in item:
+            item["call_id"] = numbers.setdefault(item["call_id"], len(numbers))
+    kept: list[Recording] = []
+    results: list[Recording] = []
+    for item in stripped:
+        if item.get("type") == "function_call_output":
+            results.append(item)
+            continue
+        if item.get("type") != "function_call" and results:
+            kept += results
+            results = []
+        kept.append(item)
+    return kept + results
+
+
+def strip(item: Any) -> Any:
+    if isinstance(item, list):
+        return [strip(part) for part in item]
+    if not isinstance(item, dict):
+        return item
+    optional = MAY_DIFFER_IN_ITEMS.keys() - {"call_id"}
+    if item.get("content"):
+        optional -= {"content"}
+    kept = {key: strip(value) for key, value in item.items() if key not in optional and value is not None}
+    if isinstance(kept.get("content"), list):
+        kept["content"] = flat(kept["content"])
+    if isinstance(kept.get("content"), str):
+        kept["content"] = kept["content"].translate(CURLY)  # one recorder straightened quotes
+    if "role" in kept:
+        kept.pop("type", None)
+    if arguments := kept.get("arguments"):
+        kept["arguments"] = json.loads(arguments)
+    return kept
+
+
+def test_errors_are_told_by_their_recorded_bodies() -> None:
+    seen = {}
+    for path in FILES:
+        for exchange in load(path)["exchanges"]:
+            response = exchange["response"]
+            if response["status"] >= 400:
+                failure = classify(response["status"], response["headers"], body_of(response))
+                seen[path.stem] = (failure.code, failure.retryable, failure.repair)
+
+    assert seen == {
+        "error-400-model": ("model_not_found", False, ""),
+        "error-400-strict-schema": ("bad_request", False, ""),
+        "error-400-temperature-stream": ("bad_request", False, "drop:temperature"),
+        "reasoning-400-missing-following-item": ("bad_request", False, "drop_reasoning"),
+        "ro-error-insufficient_quota": ("quota", False, ""),
+        "xai-error-string": ("credentials", False, ""),
+    }
+
+
+def test_spent_credit_inside_a_stream_is_not_retried() -> None:
+    exchange = load(Path(FOLDER, "openai-responses", "ro-stream-error-insufficient_quota.json"))["exchanges"][0]
+
+    with pytest.raises(ModelFailure) as caught:
+        read(exchange)
+
+    assert (caught.value.code, caught.value.retryable) == ("quota", False)
+
+
+def test_reasoning_goes_back_as_it_was_done_not_as_it_was_added_or_repeated() -> None:
+    exchange = load(Path(FOLDER, "openai-responses", "ro-reasoning-encrypted-stream.json"))["exchanges"][0]
+    lines = exchange["response"]["sse"].split("response.completed", maxsplit=1)[0].splitlines()
+    events = [json.loads(line[5:]) for line in lines if line.startswith("data:") and line.endswith("}")]
+    done = [e["item"] for e in events if e["type"] == "response.output_item.done" and e["item"]["type"] == "reasoning"]
+
+    turn = read(exchange)
+
+    assert turn.native is not None
+    kept = [item for item in json.loads(turn.native.blocks) if item["type"] == "reasoning"]
+    assert kept
+    assert [item["encrypted_content"] for item in kept] == [item["encrypted_content"] for item in done]
+
+
+def test_what_a_model_says_beside_its_calls_keeps_its_phase_and_is_not_mistaken_for_the_answer() -> None:
+    exchanges = load(Path(FOLDER, "openai-responses", "phase-commentary-stream.json"))["exchanges"]
+
+    first, last = (read(exchange) for exchange in exchanges)
+
+    assert first.calls
+    assert first.native is not None
+    assert '"phase":"commentary"' in first.native.blocks
+    assert not last.calls
+    assert last.native is not None
+    assert '"phase":"final_answer"' in last.native.blocks

@@ -1,0 +1,150 @@
+"""From the inbox in Redis into the database: from then on a message survives the loss of Redis.
+
+Accepting a message accepts the earlier ones of its conversation first, in the order in which they came.
+The task and the watchdog may both accept it; the second finds it done. Inbox records are deleted only
+after the database has them.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import Any, Final, cast
+
+import redis.asyncio as aioredis
+from pydantic import ValidationError
+
+from roundelay.messages import Submission
+from roundelay.names import cancels_key, control_channel, inbox_key, record_key, waiting_key
+from roundelay_worker.clock import Clock
+from roundelay_worker.publisher import Publisher, Publishing
+from roundelay_worker.store.publishing import accepted_update
+from roundelay_worker.store.records import Accepted, Arrival
+from roundelay_worker.store.store import Store
+
+log = logging.getLogger(__name__)
+
+FIND: Final = """
+-- The inbox records of a message and of those before it in its conversation: {id, record, age, cancelled} each.
+local prefix, id = ARGV[1], ARGV[2]
+local owner = redis.call('HMGET', prefix .. ':state:' .. id, 'user_id', 'conversation_id')
+local ids = {id}
+if owner[2] then
+  local waiting = redis.call('LRANGE', prefix .. ':waiting:' .. (owner[1] or '') .. '/' .. owner[2], 0, -1)
+  ids = {}
+  local found = false
+  for i = 1, #waiting do
+    ids[#ids + 1] = waiting[i]
+    if waiting[i] == id then found = true break end
+  end
+  if not found then ids = {id} end
+end
+local time = redis.call('TIME')
+local now = tonumber(time[1]) + tonumber(time[2]) / 1000000
+local records = {}
+for i = 1, #ids do
+  local record = redis.call('GET', prefix .. ':message:' .. ids[i])
+  if record then
+    local submitted = redis.call('ZSCORE', KEYS[1], ids[i])
+    local age = submitted and string.format('%.6f', now - tonumber(submitted)) or '0'
+    local cancelled = redis.call('ZSCORE', KEYS[2], ids[i])
+    records[#records + 1] = {ids[i], record, age, cancelled and 1 or 0}
+  end
+end
+return records
+"""
+
+
+class Acceptor:
+    """Copies inbox records into the database, in order."""
+
+    def __init__(
+        self,
+        redis: aioredis.Redis,
+        prefix: str,
+        store: Store,
+        publisher: Publisher,
+        clock: Clock,
+        queue_timeout: float | None,
+    ) -> None:
+        self._redis = redis
+        self._prefix = prefix
+        self._store = store
+        self._publisher = publisher
+        self._clock = clock
+        self._queue_timeout = queue_timeout
+        self._find = redis.register_script(FIND)
+
+    async def accept(self, message_id: str) -> bool:
+        """Accept a message, earlier ones of its conversation first; False if the inbox does not know it."""
+        records = await self._find(
+            keys=[inbox_key(self._prefix), cancels_key(self._prefix)], args=[self._prefix, message_id]
+        )
+        arrivals = [arrival for record in records if (arrival := self._arrival(record)) is not None]
+        if not arrivals:
+            return False
+        await self.take(arrivals)
+        return any(arrival.message_id == message_id for arrival in arrivals)
+
+    async def take(self, arrivals: Sequence[Arrival]) -> tuple[Accepted, ...]:
+        """Accept arrivals in their order, publish that, and clear them from the inbox."""
+        accepted = await self._store.accept(arrivals)
+        for one in accepted:
+            if one.fresh:
+                self._announce(one)
+        await self._clear(arrivals)
+        for message_id in [message_id for one in accepted for message_id in one.interrupts]:
+            await self._redis.publish(control_channel(self._prefix), f"cancel {message_id}")
+        return accepted
+
+    def _announce(self, one: Accepted) -> None:
+        status = "waiting" if one.after else "queued"
+        body = accepted_update(one.message_id, one.accepted_at, one.after)
+        self._publisher.publish(Publishing(one.message_id, 1, (body,), status, after=one.after or ""))
+
+    async def _clear(self, arrivals: Sequence[Arrival]) -> None:
+        pipe = self._redis.pipeline(transaction=False)
+        for arrival in arrivals:
+            waiting = waiting_key(self._prefix, arrival.user_id, arrival.conversation_id)
+            pipe.lrem(waiting, 1, arrival.message_id)
+            pipe.zrem(inbox_key(self._prefix), arrival.message_id)
+            pipe.delete(record_key(self._prefix, arrival.message_id))
+        await pipe.execute()
+
+    def _arrival(self, record: Any) -> Arrival | None:
+        message_id, body, age, cancelled = record
+        try:
+            submission = Submission.model_validate_json(body)
+        except ValidationError:
+            # Another version of the client wrote it; it stays in the inbox for a worker that can read it.
+            log.warning("inbox_record_unreadable", extra={"message_id": _text(message_id)})
+            return None
+        return Arrival(
+            message_id=submission.message_id,
+            user_id=submission.user_id,
+            conversation_id=submission.conversation_id,
+            submission=_text(body),
+            submitted_at=self._clock.now() - float(age),  # the database's clock: Redis' may differ
+            on_busy=submission.on_busy,
+            queue_timeout=self._queue_timeout,
+            cancelled=bool(cancelled),
+        )
+
+    async def overdue(self, older_than: float, limit: int) -> list[str]:
+        """Return the ids in the inbox since before ``older_than`` (Redis' clock), oldest first."""
+        found = await self._redis.zrangebyscore(inbox_key(self._prefix), "-inf", older_than, start=0, num=limit)
+        return [_text(message_id) for message_id in cast("list[bytes | str]", found)]
+
+    async def forget(self, message_id: str) -> None:
+        """Drop an inbox entry whose record is gone, because the database has the message."""
+        await self._redis.zrem(inbox_key(self._prefix), message_id)
+
+    async def take_outbox(self, limit: int) -> None:
+        """Accept what web apps wrote into the outbox table inside their own transactions."""
+        rows = await self._store.outbox_rows(limit)
+        arrivals = [arrival for row in rows if (arrival := self._arrival(row)) is not None]
+        if arrivals:
+            await self.take(arrivals)
+            await self._store.delete_outbox([arrival.message_id for arrival in arrivals])
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode() if isinstance(value, bytes) else value

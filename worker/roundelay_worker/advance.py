@@ -1,0 +1,484 @@
+"""One subtask: take a message, do its round, hand it on. The only caller of ``step``.
+
+Decide, save, act: every event is stepped into the working copy, and what a step decided is saved before
+anything outside can depend on it. A save holds only while the row is still ours; one that does not ends
+the session without a trace, because somebody else goes on from what was saved.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import orjson
+
+from roundelay.messages import Submission
+from roundelay.names import Status
+from roundelay_worker import render
+from roundelay_worker.accept import Acceptor
+from roundelay_worker.clock import Clock
+from roundelay_worker.loop.effects import AskModel, Note, RunCall, Start, VerifyCall
+from roundelay_worker.loop.events import (
+    AttemptBegan,
+    CallFinished,
+    CallStarted,
+    CancelAsked,
+    Condemned,
+    Event,
+    OwnerLost,
+    TimePassed,
+    TurnFailed,
+)
+from roundelay_worker.loop.state import STATE_VERSION, Asking, Ended, Failure, Running, State
+from roundelay_worker.loop.step import step, todo
+from roundelay_worker.loop.texts import guess_language, phrases
+from roundelay_worker.perform import Performer
+from roundelay_worker.providers.base import ModelFailure
+from roundelay_worker.publisher import Publisher, Publishing
+from roundelay_worker.requests import estimated_tokens, model_request
+from roundelay_worker.resolve import CannotStart, Resolver
+from roundelay_worker.session import Session, Setup
+from roundelay_worker.sessions import Sessions
+from roundelay_worker.store.errors import StoreUnavailable, UnreadableState
+from roundelay_worker.store.records import (
+    Claim,
+    Dispatch,
+    End,
+    HandOn,
+    Keep,
+    Next,
+    Postpone,
+    Refused,
+    Save,
+    Saved,
+    Unread,
+)
+from roundelay_worker.store.store import Store
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+Isolate = Callable[[Dispatch], Awaitable[None]]
+"""Runs one round of a message in a child process of its own, and returns when that has ended."""
+
+QUICK = 0.02
+"""Seconds that reads may take to be saved together with their turn; then the turn is saved first."""
+SHORT_PAUSE = 1.0
+"""Seconds; a shorter back-off is waited out, a longer one frees the slot and is a due time in the database."""
+LOSSES_TO_QUARANTINE = 2
+LOSSES_TO_GIVE_UP = 3
+"""Leases lost at one saved step: after two the message runs alone in a child process, a third is final."""
+
+
+class FenceLost(Exception):
+    """The row is not ours any more; nothing may be saved, published or begun."""
+
+
+async def unbroken(work: Coroutine[Any, Any, T]) -> T:
+    """Await ``work`` to its end even when cancelled meanwhile; then be cancelled."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
+
+
+class Advance:
+    """Runs rounds of messages for this process; ``isolate`` is None in a process that is itself a quarantine."""
+
+    def __init__(
+        self,
+        store: Store,
+        acceptor: Acceptor,
+        performer: Performer,
+        publisher: Publisher,
+        resolver: Resolver,
+        sessions: Sessions,
+        clock: Clock,
+        process_id: str,
+        isolate: Isolate | None,
+    ) -> None:
+        self._store = store
+        self._acceptor = acceptor
+        self._performer = performer
+        self._publisher = publisher
+        self._resolver = resolver
+        self._sessions = sessions
+        self._clock = clock
+        self._process_id = process_id
+        self._isolate = isolate
+
+    async def run(self, message_id: str, dispatch: int, *, new: bool = False) -> tuple[Dispatch, ...]:
+        """Do one round of a message; return the tasks to be sent. Stale and repeated tasks do nothing.
+
+        ``new`` says that the database may not have the message yet.
+        """
+        if new:
+            await self._acceptor.accept(message_id)
+        claim = await self._store.claim(
+            message_id, self._process_id, dispatch=dispatch, max_state_version=STATE_VERSION
+        )
+        if isinstance(claim, Refused):
+            return await self._refused(message_id, claim)
+        self._clock.seen(claim.now)
+        if LOSSES_TO_QUARANTINE <= claim.losses < LOSSES_TO_GIVE_UP and self._isolate is not None:
+            return await self._quarantine(claim, self._isolate)
+        session = await self._open(message_id, claim)
+        return await self._drive(session)
+
+    async def _quarantine(self, claim: Claim, isolate: Isolate) -> tuple[Dispatch, ...]:
+        """Have a message that may be deadly run where only it can be hurt."""
+        dispatch = await self._store.hand_over(claim.fence)
+        if dispatch is not None:
+            log.warning("message_quarantined", extra={"message_id": dispatch.message_id})
+            await isolate(dispatch)
+        return ()
+
+    async def _refused(self, message_id: str, refused: Refused) -> tuple[Dispatch, ...]:
+        if refused.because in {"cancelled", "condemned"}:
+            return await self.end_unowned(message_id)
+        log.debug("task_dropped", extra={"message_id": message_id, "because": refused.because})
+        return ()
+
+    async def end_unowned(self, message_id: str, event: Event | None = None) -> tuple[Dispatch, ...]:
+        """End a message that nobody works on, or whose owner does not react; the version fence guards it."""
+        try:
+            loaded = await self._store.load(message_id)
+        except UnreadableState as newer:
+            return await self._end_unread(newer.unread, event)
+        if loaded is None or isinstance(loaded.state.stage, Ended):
+            return ()
+        session = self._sessions.from_loaded(loaded)
+        session.fence = replace(session.fence, owner=None, attempt=None)
+        now = self._clock.now()
+        if event is None:
+            event = CancelAsked(now) if loaded.cancel_requested else Condemned(_BUSY, now)
+        self._apply(session, event)
+        if session.state is loaded.state:
+            return ()
+        try:
+            return await self._end(session) if isinstance(session.state.stage, Ended) else await self._hand_on(session)
+        except FenceLost:
+            return ()
+
+    async def _end_unread(self, unread: Unread, event: Event | None) -> tuple[Dispatch, ...]:
+        """End a message of a newer version: cancelled, or out of time; nothing else is ours to decide."""
+        now = self._clock.now()
+        if isinstance(event, TimePassed) and now < unread.deadline:
+            return ()
+        status: Status = "timed_out" if isinstance(event, TimePassed) else "cancelled"
+        submission = Submission.model_validate_json(unread.submission)
+        ended = Ended(status, phrases(submission.language or guess_language(submission.text))[status], now)
+        state = State(stage=ended, started_at=unread.started_at, seq=unread.seq)
+        answer = render.answer(state, submission)
+        update = render.update_body(Note("ended"), unread.seq + 1, now, unread.message_id, answer)
+        saved = await self._store.end_unread(unread, End(status, orjson.dumps(answer).decode()), update)
+        return saved.dispatches if saved else ()
+
+    async def _open(self, message_id: str, claim: Claim) -> Session:
+        session = self._sessions.remembered(claim, self._process_id)
+        if session is None:
+            loaded = await self._store.load(message_id)
+            if loaded is None:
+                raise FenceLost
+            session = self._sessions.from_loaded(loaded)
+        session.fence = claim.fence
+        session.losses = claim.losses
+        session.allowed_attempt = claim.fence.attempt
+        self._apply(session, OwnerLost(claim.now))
+        return session
+
+    async def _drive(self, session: Session) -> tuple[Dispatch, ...]:
+        session.task = asyncio.current_task()
+        self._sessions.add(session)
+        try:
+            return await self._rounds(session)
+        except FenceLost:
+            log.info("session_fenced", extra={"message_id": session.message_id})
+            return ()
+        except StoreUnavailable:
+            raise
+        except Exception:  # a bug of ours must not leave a person without an answer
+            log.exception("session_broke", extra={"message_id": session.message_id})
+            self._apply(session, Condemned(_INTERNAL, self._clock.now()))
+            return await self._end_or_nothing(session)
+        except asyncio.CancelledError:
+            if session.stopping is None or session.task is None:
+                raise
+            session.task.uncancel()
+            return await self._stopped(session)
+        finally:
+            self._sessions.discard(session)
+
+    async def _stopped(self, session: Session) -> tuple[Dispatch, ...]:
+        match session.stopping:
+            case "cancelled":
+                self._apply(session, CancelAsked(self._clock.now()))
+                return await self._end_or_nothing(session)
+            case "drained":
+                dispatch = await self._store.hand_over(session.fence)
+                return (dispatch,) if dispatch else ()
+            case _:
+                return ()
+
+    async def _end_or_nothing(self, session: Session) -> tuple[Dispatch, ...]:
+        try:
+            return await self._end(session)
+        except FenceLost:
+            return ()
+
+    async def _rounds(self, session: Session) -> tuple[Dispatch, ...]:
+        if session.losses >= LOSSES_TO_GIVE_UP:
+            self._apply(session, Condemned(_WORKER_LOST, self._clock.now()))
+        first = session.state.round
+        while True:
+            stage = session.state.stage
+            if isinstance(stage, Ended):
+                return await self._end(session)
+            if isinstance(stage, Asking) and session.state.round > first:
+                return await self._hand_on(session)
+            effect = todo(session.state)[0]
+            if isinstance(effect, AskModel) and await self._waits(session, effect):
+                return ()
+            await self._act(session, effect)
+
+    async def _act(self, session: Session, effect: Start | AskModel | RunCall | VerifyCall) -> None:
+        if isinstance(effect, Start):
+            await self._start(session)
+            return
+        setup = await self._setup(session)
+        if setup is None:
+            return
+        match effect:
+            case AskModel(begun=False):
+                await self._begin(session, setup, effect)
+            case AskModel():
+                await self._ask(session, setup, effect)
+            case RunCall() | VerifyCall():
+                await self._run_calls(session, setup)
+
+    async def _start(self, session: Session) -> None:
+        try:
+            setup, started = await self._resolver.start(session, self._clock.now())
+        except CannotStart as exc:
+            self._apply(session, Condemned(Failure(exc.code, str(exc)), self._clock.now()))
+            return
+        session.setup = setup
+        self._apply(session, started)
+        await self._save(session, Keep())
+
+    async def _setup(self, session: Session) -> Setup | None:
+        if session.setup is None:
+            try:
+                session.setup = await self._resolver.again(session)
+            except CannotStart as exc:
+                self._apply(session, Condemned(Failure(exc.code, str(exc)), self._clock.now()))
+        return session.setup
+
+    async def _waits(self, session: Session, wanted: AskModel) -> bool:
+        """Wait for a turn's due time: a short pause here, a long one as a due time in the database."""
+        pause = (wanted.due_at or 0.0) - self._clock.now()
+        if wanted.begun or pause <= 0:
+            return False
+        if pause > SHORT_PAUSE and wanted.due_at is not None:
+            await self._save(session, Postpone(wanted.due_at))
+            self._sessions.wake_at(session.message_id, pause)
+            return True
+        if session.notes:
+            await self._save(session, Keep())
+        await asyncio.sleep(pause)
+        return False
+
+    async def _begin(self, session: Session, setup: Setup, wanted: AskModel) -> None:
+        """Have an attempt allowed by the database, then by the loop."""
+        if session.allowed_attempt is None:
+            await self._claim_again(session)
+        attempt, session.allowed_attempt = session.allowed_attempt, None
+        if attempt is None or isinstance(session.state.stage, Ended):
+            return
+        estimate = self._estimate(session, setup, wanted) if session.state.limits.max_total_tokens else 0
+        self._apply(session, AttemptBegan(wanted.round, attempt, estimate, self._clock.now()))
+
+    def _estimate(self, session: Session, setup: Setup, wanted: AskModel) -> int:
+        try:
+            return estimated_tokens(model_request(session.state, setup, wanted, session.conversation_id))
+        except ModelFailure:
+            return 0  # the request itself fails with the reason, right after
+
+    async def _claim_again(self, session: Session) -> None:
+        if session.notes:
+            await self._save(session, Keep())
+        claim = await unbroken(self._hold(session))
+        if isinstance(claim, Claim):
+            return
+        if claim.because == "cancelled":
+            self._apply(session, CancelAsked(self._clock.now()))
+        else:
+            raise FenceLost
+
+    async def _hold(self, session: Session) -> Claim | Refused:
+        claim = await self._store.claim(
+            session.message_id, self._process_id, held=session.fence, max_state_version=STATE_VERSION
+        )
+        if isinstance(claim, Claim):
+            self._clock.seen(claim.now)
+            session.fence = claim.fence
+            session.allowed_attempt = claim.fence.attempt
+        return claim
+
+    async def _ask(self, session: Session, setup: Setup, wanted: AskModel) -> None:
+        try:
+            request = model_request(session.state, setup, wanted, session.conversation_id)
+        except ModelFailure as exc:
+            failure = Failure(exc.code, exc.message)
+            self._apply(session, TurnFailed(wanted.round, wanted.attempt, failure, self._clock.now(), 0.0))
+            return
+        event = await self._performer.ask(session, setup, wanted, request)
+        if isinstance(event, TurnFailed):
+            self._apply(session, TimePassed(self._clock.now()))
+        self._apply(session, event)
+
+    async def _run_calls(self, session: Session, setup: Setup) -> None:
+        tasks: dict[int, asyncio.Task[Event]] = {}
+        began = time.monotonic()
+        try:
+            while isinstance(session.state.stage, Running):
+                quick = time.monotonic() - began < QUICK and _only_reads(session.state.stage)
+                await self._begin_calls(session, setup, tasks, quick)
+                await self._await_calls(session, tasks, QUICK if quick else None)
+        finally:
+            await self._stop_calls(session, tasks)
+
+    async def _begin_calls(
+        self, session: Session, setup: Setup, tasks: dict[int, asyncio.Task[Event]], quick: bool
+    ) -> None:
+        now = self._clock.now()
+        self._apply(session, TimePassed(now))
+        begun: dict[int, Coroutine[Any, Any, Event]] = {}
+        for effect in todo(session.state) if isinstance(session.state.stage, Running) else ():
+            if isinstance(effect, VerifyCall) and effect.position not in tasks:
+                begun[effect.position] = self._performer.verify(session, setup, effect.position)
+            elif isinstance(effect, RunCall):
+                self._apply(session, CallStarted(effect.round, effect.position, now))
+                begun[effect.position] = await self._prepared(session, setup, effect.position)
+        try:
+            if not quick and isinstance(session.state.stage, Running) and session.state is not session.saved:
+                await self._save(session, Keep(), under_lease=bool(begun))
+        except BaseException:
+            for work in begun.values():
+                work.close()
+            raise
+        for position, work in begun.items():
+            tasks[position] = asyncio.ensure_future(work)
+
+    async def _prepared(self, session: Session, setup: Setup, position: int) -> Coroutine[Any, Any, Event]:
+        stage = session.state.stage
+        write = isinstance(stage, Running) and stage.calls[position].plan.effect == "write"
+        if write and await self._store.loose_write(session.user_id, session.conversation_id):
+            return _ready(self._performer.pending_write(session, position))
+        return self._performer.call(session, setup, position)
+
+    async def _await_calls(
+        self, session: Session, tasks: dict[int, asyncio.Task[Event]], patience: float | None
+    ) -> None:
+        if not tasks:
+            return
+        done, _ = await asyncio.wait(tasks.values(), timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+        for position in [p for p, task in tasks.items() if task in done]:
+            self._apply(session, tasks.pop(position).result())
+
+    async def _stop_calls(self, session: Session, tasks: dict[int, asyncio.Task[Event]]) -> None:
+        """End what still runs when a session stops; results that came in the meantime are kept."""
+        if not tasks:
+            return
+        for task in tasks.values():
+            task.cancel()
+        done, _ = await asyncio.wait(tasks.values(), timeout=0.5)
+        for task in done:
+            if not task.cancelled() and task.exception() is None:
+                self._apply(session, task.result())
+
+    def _apply(self, session: Session, event: Event) -> None:
+        made = step(session.state, event)
+        session.state = made.state
+        session.notes.extend((note, event.now) for note in made.notes)
+
+    async def _hand_on(self, session: Session) -> tuple[Dispatch, ...]:
+        saved = await self._save(session, HandOn())
+        self._sessions.remember(session)
+        return saved.dispatches
+
+    async def _end(self, session: Session) -> tuple[Dispatch, ...]:
+        stage = session.state.stage
+        if not isinstance(stage, Ended):
+            raise TypeError("only an ended message is ended")
+        answer = render.answer(session.state, session.submission)
+        saved = await self._save(session, End(stage.status, orjson.dumps(answer).decode()), answer)
+        log.info("message_ended", extra={"message_id": session.message_id, "status": stage.status})
+        return saved.dispatches
+
+    async def _save(
+        self, session: Session, then: Next, answer: dict[str, Any] | None = None, *, under_lease: bool = False
+    ) -> Saved:
+        """Save what was decided, and publish it; a cancellation waits until both have happened."""
+        return await unbroken(self._save_and_publish(session, then, answer, under_lease=under_lease))
+
+    async def _save_and_publish(
+        self, session: Session, then: Next, answer: dict[str, Any] | None, *, under_lease: bool
+    ) -> Saved:
+        first = session.saved.seq + 1
+        bodies = tuple(
+            render.update_body(note, first + i, at, session.message_id, answer)
+            for i, (note, at) in enumerate(session.notes)
+        )
+        state = session.state
+        save = Save(
+            fence=session.fence,
+            before=session.saved,
+            state=state,
+            updates=tuple((first + i, body) for i, body in enumerate(bodies)),
+            next=then,
+            under_lease=under_lease,
+            published=self._publisher.take_published(session.message_id),
+            process=self._process_id,
+        )
+        session.notes.clear()
+        saved = await self._store.save(save)
+        if saved is None:
+            raise FenceLost
+        session.fence = replace(session.fence, version=saved.version, attempt=saved.attempt)
+        session.saved = state
+        self._publish(session, first, bodies, then)
+        return saved
+
+    def _publish(self, session: Session, first: int, bodies: tuple[str, ...], then: Next) -> None:
+        if not bodies:
+            return
+        ended = isinstance(then, End)
+        status = then.status if isinstance(then, End) else "retrying" if isinstance(then, Postpone) else "running"
+        self._publisher.publish(
+            Publishing(
+                message_id=session.message_id,
+                first=first,
+                updates=bodies,
+                status=status,
+                round=session.state.round,
+                worker="" if ended else self._process_id,
+                answer=then.answer if isinstance(then, End) else "",
+            )
+        )
+
+
+async def _ready(event: CallFinished) -> Event:
+    return event
+
+
+def _only_reads(stage: Running) -> bool:
+    return all(call.plan.effect == "read" and call.status != "in_doubt" for call in stage.calls)
+
+
+_INTERNAL = Failure("internal_error", "Roundelay itself failed while working on this message; its log says where.")
+_BUSY = Failure("busy", "The conversation was busy, and the message was not to wait (on_busy=reject).")
+_WORKER_LOST = Failure("worker_lost", "The worker was lost again and again at the same step of this message.")

@@ -1,0 +1,48 @@
+"""The command ``roundelay``: one file a command, each imported only when it is asked for."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pkgutil import resolve_name
+from types import FrameType
+from typing import Final
+
+from roundelay.errors import InvalidSubmission, RoundelayError
+from roundelay_worker.cli.parser import Options, parser
+from roundelay_worker.embedded_child import EmbeddedError
+from roundelay_worker.settings import SettingsError
+
+FAILED: Final = 1
+USAGE: Final = 2
+INTERRUPTED: Final = 130
+
+Command = Callable[[Options, Mapping[str, str]], int]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; what went wrong is told in a sentence on stderr."""
+    options = parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, _leave)
+    command: Command = resolve_name(f"{__name__}.{options.command}:run")
+    try:
+        return command(options, os.environ)
+    except (SettingsError, InvalidSubmission) as exc:
+        return _told(options, exc, USAGE)
+    except (EmbeddedError, RoundelayError) as exc:
+        return _told(options, exc, FAILED)
+    except BrokenPipeError:  # whoever read us has had enough
+        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115  # so that the flush at exit is silent
+        return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _leave(number: int, _frame: FrameType | None) -> None:
+    """End through every ``finally``, so that what was started here is ended too."""
+    sys.exit(128 + number)
+
+
+def _told(options: Options, exc: Exception, code: int) -> int:
+    sys.stderr.write(f"roundelay {options.command}: {exc}\n")
+    return code

@@ -1,0 +1,15 @@
+"""``roundelay beat``: Celery's scheduler, for schedules of your own; Roundelay itself needs none."""
+
+from collections.abc import Mapping
+
+from roundelay_worker.cli.parser import Options
+from roundelay_worker.cli.programs import celery, replace_by
+from roundelay_worker.settings import Settings
+
+
+def run(options: Options, env: Mapping[str, str]) -> int:  # noqa: ARG001  # every command is called alike
+    """Become the scheduler; its schedule file lies in the home folder."""
+    settings = Settings.from_env(env)
+    settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    words = ("--schedule", str(settings.home / "beat-schedule"), "--loglevel", settings.log_level, "--pidfile=")
+    return replace_by(celery("beat", *words), env)

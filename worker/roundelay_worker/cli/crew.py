@@ -1,0 +1,128 @@
+"""Child processes that are kept running: started, restarted with back-off when they die, ended together."""
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from roundelay_worker.embedded_child import guarded, until
+
+FIRST_DELAY: Final = 0.5
+LONGEST_DELAY: Final = 30.0
+SETTLED: Final = 30.0
+"""Seconds after which a child counts as well, so that its next death is a first one."""
+LAST_WORDS: Final = 3.0
+"""Seconds between the hard signal and the end by force."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a child runs; without ``log`` it writes where we write."""
+
+    name: str
+    command: Sequence[str]
+    env: Mapping[str, str]
+    log: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How often a child has died in a row, and when it may be started again."""
+
+    deaths: int = 0
+    due_at: float = 0.0
+
+    def after_death(self, now: float, lived: float) -> "Patience":
+        """Return the patience after another death; one after a settled life counts as the first."""
+        deaths = 1 if lived >= SETTLED else self.deaths + 1
+        return Patience(deaths, now + min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** (deaths - 1)))
+
+
+@dataclass(slots=True)
+class _Member:
+    job: Job
+    process: subprocess.Popen[bytes] | None = None
+    started_at: float = 0.0
+    patience: Patience = field(default_factory=Patience)
+
+
+class Crew:
+    """Children in sessions of their own (a Ctrl-C is ours to pass on), which end if we are killed."""
+
+    def __init__(
+        self,
+        jobs: Sequence[Job],
+        say: Callable[[str], None],
+        *,
+        last_words: float = LAST_WORDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._members = [_Member(job) for job in jobs]
+        self._say = say
+        self._last_words = last_words
+        self._clock = clock
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """Return the processes that run now, by the names of their jobs."""
+        return {member.job.name: process.pid for member in self._members if (process := _alive(member))}
+
+    def tend(self) -> float:
+        """Start what is due, note what died; return the seconds until something is due again."""
+        now = self._clock()
+        for member in self._members:
+            self._note_death(member, now)
+            if member.process is None and member.patience.due_at <= now:
+                self._start(member, now)
+        waiting = [member.patience.due_at - now for member in self._members if member.process is None]
+        return max(0.0, min(waiting, default=LONGEST_DELAY))
+
+    def signal(self, number: signal.Signals) -> None:
+        """Pass a signal to every child that lives."""
+        for member in self._members:
+            if process := _alive(member):
+                process.send_signal(number)
+
+    @property
+    def all_gone(self) -> bool:
+        """Whether no child lives."""
+        return not any(map(_alive, self._members))
+
+    def stop(self, grace: float) -> None:
+        """End every child: warmly within ``grace`` seconds (0: not warmly at all), then hard, at last by force."""
+        warm = ((signal.SIGTERM, grace),) if grace else ()
+        for number, patience in (*warm, (signal.SIGQUIT, self._last_words), (signal.SIGKILL, LAST_WORDS)):
+            self.signal(number)
+            if until(lambda: self.all_gone, patience):
+                return
+
+    def _note_death(self, member: _Member, now: float) -> None:
+        if member.process is not None and (code := member.process.poll()) is not None:
+            member.process = None
+            member.patience = member.patience.after_death(now, now - member.started_at)
+            delay = member.patience.due_at - now
+            self._say(f"{member.job.name} ended ({_ending(code)}); starting it again in {delay:.1f} s")
+
+    def _start(self, member: _Member, now: float) -> None:
+        job = member.job
+        command = guarded(list(job.command), signal.SIGTERM)
+        if job.log is None:
+            member.process = subprocess.Popen(command, env=job.env, start_new_session=True)  # noqa: S603
+        else:
+            with job.log.open("ab") as log:
+                member.process = subprocess.Popen(  # noqa: S603
+                    command, env=job.env, start_new_session=True, stdout=log, stderr=log, stdin=subprocess.DEVNULL
+                )
+        member.started_at = now
+        member.patience = replace(member.patience, due_at=0.0)
+
+
+def _alive(member: _Member) -> subprocess.Popen[bytes] | None:
+    return member.process if member.process is not None and member.process.poll() is None else None
+
+
+def _ending(code: int) -> str:
+    return f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"

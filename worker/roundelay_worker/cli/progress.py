@@ -1,0 +1,80 @@
+"""What a waiting person sees of a message: one live line on a terminal, one line a step elsewhere."""
+
+import time
+from collections.abc import Callable
+from typing import TextIO
+
+from roundelay import Update
+
+_WIDTH = 78
+
+
+class Progress:
+    """Writes updates to ``stream``; the last line is rewritten in place where that is a terminal."""
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stream = stream
+        self._live = stream.isatty()
+        self._clock = clock
+        self._began = clock()
+        self._running: dict[int, str] = {}
+        self._round = 1
+
+    def show(self, update: Update) -> None:
+        """Take in an update and show it, if there is something to see."""
+        if line := self._line(update):
+            self._write(f"[{self._clock() - self._began:5.1f} s] {line}")
+
+    def say(self, line: str) -> None:
+        """Write a line that stays."""
+        self.close()
+        self._stream.write(f"{line}\n")
+        self._stream.flush()
+
+    def close(self) -> None:
+        """Take the live line away."""
+        if self._live:
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
+
+    def _write(self, line: str) -> None:
+        self._stream.write(f"\r\x1b[K{line[:_WIDTH]}" if self._live else f"{line}\n")
+        self._stream.flush()
+
+    def _line(self, update: Update) -> str:
+        match update.kind:
+            case "accepted":
+                return "accepted, an earlier message of the conversation goes first" if update.after else "accepted"
+            case "round_started":
+                self._round, self._running = update.round or 1, {}
+                return f"round {self._round}: asking the model{_again(update.attempt)}"
+            case "text_delta":
+                return f"round {self._round}: the model is writing" if self._live else ""
+            case "tool_started":
+                self._running[update.call or 0] = update.tool or "a tool"
+                return self._tools()
+            case "tool_finished":
+                self._running.pop(update.call or 0, None)
+                return self._finished(update)
+            case "tool_progress":
+                return f"round {self._round}: {update.tool}: {update.text}"
+            case "retrying":
+                return f"round {self._round}: {update.code}; asking again in {update.delay or 0:.0f} s"
+            case "gap":
+                return "some progress notes were lost"
+            case _:
+                return ""
+
+    def _tools(self) -> str:
+        return f"round {self._round}: running {', '.join(self._running.values())}"
+
+    def _finished(self, update: Update) -> str:
+        if self._live and self._running:
+            return self._tools()
+        how = "done" if update.ok else "failed"
+        took = "" if update.seconds is None else f" after {update.seconds:.1f} s"
+        return f"round {self._round}: {update.tool} {how}{took}"
+
+
+def _again(attempt: int | None) -> str:
+    return f" (attempt {attempt})" if attempt and attempt > 1 else ""

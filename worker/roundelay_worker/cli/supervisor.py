@@ -1,0 +1,76 @@
+"""Keeps a crew running until it is told to stop, and passes on how."""
+
+import select
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final
+
+from roundelay_worker.cli.crew import Crew
+
+_STOPS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
+_AFTER_STOP: Final = 0.2
+
+
+class _Inbox:
+    """The signals that came, and a file that becomes readable with each."""
+
+    def __init__(self, readable: socket.socket) -> None:
+        self._readable = readable
+        self._came: list[signal.Signals] = []
+
+    def take(self, number: int, _frame: FrameType | None) -> None:
+        self._came.append(signal.Signals(number))
+
+    def wait(self, timeout: float) -> list[signal.Signals]:
+        """Return the stop signals that came; at once if there are any, or when a child ended."""
+        if not self._came and select.select([self._readable], [], [], timeout)[0]:
+            self._readable.recv(4096)
+        came, self._came = self._came, []
+        return [number for number in came if number in _STOPS]
+
+
+@contextmanager
+def _listening() -> Iterator[_Inbox]:
+    readable, writable = socket.socketpair()
+    with readable, writable:
+        writable.setblocking(False)  # the name of the parameter is positional there
+        inbox = _Inbox(readable)
+        wakeup = signal.set_wakeup_fd(writable.fileno(), warn_on_full_buffer=False)
+        before = {number: signal.signal(number, inbox.take) for number in (*_STOPS, signal.SIGCHLD)}
+        try:
+            yield inbox
+        finally:
+            signal.set_wakeup_fd(wakeup)
+            for number, action in before.items():
+                signal.signal(number, action)
+
+
+def supervise(crew: Crew, grace: float) -> int:
+    """Keep the crew running until SIGTERM, Ctrl-C or SIGQUIT; return 0 if it ended within ``grace`` seconds, else 1.
+
+    The first SIGTERM or Ctrl-C lets children finish what they are at; the second, a SIGQUIT, or the end of
+    the grace time ends them hard. What they had not finished is taken over by others: it is stored.
+    """
+    with _listening() as inbox:
+        while not (came := inbox.wait(crew.tend())):
+            pass
+        is_hard = signal.SIGQUIT in came or len(came) > 1
+        if not is_hard:
+            crew.signal(signal.SIGTERM)
+            if _gone(crew, inbox, grace):
+                return 0
+        crew.stop(0)
+        return 1
+
+
+def _gone(crew: Crew, inbox: _Inbox, grace: float) -> bool:
+    """Return whether every child ended in time, with nobody asking for more haste."""
+    deadline = time.monotonic() + grace
+    while not crew.all_gone and time.monotonic() < deadline:
+        if inbox.wait(_AFTER_STOP):
+            return False
+    return crew.all_gone

@@ -1,0 +1,135 @@
+"""The fixed texts: what the model is told at a limit, and what a person reads when no model can write it.
+
+Texts for the model are in English, whatever the language of the conversation; texts for a person exist
+in English, Portuguese and Spanish.
+"""
+
+import re
+from typing import Final
+
+from roundelay.names import SoftStop
+
+NOT_EXECUTED: Final[dict[str, str]] = {
+    "round_limit": "Not executed: the step limit for this answer was reached.",
+    "token_limit": "Not executed: the token limit for this answer was reached.",
+    "timed_out": "Not executed: the time limit for this answer was reached.",
+    "no_progress": "Not executed: the repetition limit for this answer was reached.",
+    "cancelled": "Not executed: cancelled by user.",
+    "failed": "Not executed: the answer ended with an error before this step.",
+}
+"""The result of a call that never ran, by why."""
+
+REPEAT_NOTE: Final = (
+    "Note: the same calls with the same arguments have brought the same results several times in a row. "
+    "Do something different, or answer with what you know."
+)
+
+CLOSING: Final[dict[SoftStop, str]] = {
+    "round_limit": "The limit of steps for this answer has been reached.",
+    "token_limit": "The limit of tokens for this answer has been reached.",
+    "timed_out": "The time limit for this answer has been reached.",
+    "no_progress": "The same steps were repeated without progress, so they were stopped.",
+}
+
+CLOSING_INSTRUCTION: Final = (
+    "No more tools can be used now. Answer the user with what you know from the results so far. Say plainly that "
+    "this limit was reached and what was left undone because of it, and ask whether to go on. "
+    "Write in the language of the user's last message."
+)
+
+NUDGES: Final[dict[str, str]] = {
+    "empty_reply": "Your last reply was empty. Please answer, or use a tool.",
+    "malformed_reply": "Your last reply could not be read as a tool call. Use the tool interface, or answer in words.",
+    "reply_cut": "Your last reply did not fit. Be more concise: shorter text, fewer or smaller tool calls.",
+}
+
+
+def closing_instruction(reason: SoftStop) -> str:
+    """Return what the system prompt of a closing request says in addition."""
+    return f"{CLOSING[reason]} {CLOSING_INSTRUCTION}"
+
+
+Phrases = dict[str, str]
+
+PHRASES: Final[dict[str, Phrases]] = {
+    "en": {
+        "round_limit": "I stopped before finishing: the step limit for this answer was reached.",
+        "token_limit": "I stopped before finishing: the token limit for this answer was reached.",
+        "timed_out": "I stopped before finishing: the time limit for this answer was reached.",
+        "no_progress": "I stopped before finishing: the same steps were repeated without progress.",
+        "refused": "I cannot help with this request.",
+        "cancelled": "This answer was cancelled.",
+        "failed": "Something went wrong and I could not finish this answer.",
+        "done": "What was done and found:",
+        "undone": "What was not done:",
+        "uncertain": "What may or may not have been done (please check):",
+        "nothing": "Nothing was done yet.",
+        "more": "… and {count} more.",
+        "go_on": "Shall I go on?",
+        "try_again": "Please try again.",
+    },
+    "pt": {
+        "round_limit": "Parei antes de terminar: o limite de passos desta resposta foi atingido.",
+        "token_limit": "Parei antes de terminar: o limite de tokens desta resposta foi atingido.",
+        "timed_out": "Parei antes de terminar: o limite de tempo desta resposta foi atingido.",
+        "no_progress": "Parei antes de terminar: os mesmos passos se repetiram sem progresso.",
+        "refused": "Não posso ajudar com este pedido.",
+        "cancelled": "Esta resposta foi cancelada.",
+        "failed": "Algo deu errado e não consegui terminar esta resposta.",
+        "done": "O que foi feito e encontrado:",
+        "undone": "O que não foi feito:",
+        "uncertain": "O que pode ou não ter sido feito (verifique, por favor):",
+        "nothing": "Nada foi feito ainda.",
+        "more": "… e mais {count}.",
+        "go_on": "Devo continuar?",
+        "try_again": "Por favor, tente de novo.",
+    },
+    "es": {
+        "round_limit": "Me detuve antes de terminar: se alcanzó el límite de pasos de esta respuesta.",
+        "token_limit": "Me detuve antes de terminar: se alcanzó el límite de tokens de esta respuesta.",
+        "timed_out": "Me detuve antes de terminar: se alcanzó el límite de tiempo de esta respuesta.",
+        "no_progress": "Me detuve antes de terminar: los mismos pasos se repitieron sin avanzar.",
+        "refused": "No puedo ayudar con esta petición.",
+        "cancelled": "Esta respuesta fue cancelada.",
+        "failed": "Algo salió mal y no pude terminar esta respuesta.",
+        "done": "Lo que se hizo y se encontró:",
+        "undone": "Lo que no se hizo:",
+        "uncertain": "Lo que pudo o no haberse hecho (por favor, compruébelo):",
+        "nothing": "Todavía no se hizo nada.",
+        "more": "… y {count} más.",
+        "go_on": "¿Debo continuar?",
+        "try_again": "Por favor, inténtelo de nuevo.",
+    },
+}
+
+_WORDS: Final[dict[str, frozenset[str]]] = {
+    "en": frozenset(
+        """the is are was what how much many do does did i you my me and of to in for this that it can please with on
+        when where who why which have has would should from not""".split()
+    ),
+    "pt": frozenset(
+        """o a os as é são foi que quanto quantos quanta como eu você meu minha e de do da em no na para por este esta
+        isso pode com qual quais onde quando não um uma seu sua mais horas hoje favor obrigado olá""".split()
+    ),
+    "es": frozenset(
+        """el la los las es son fue qué que cuánto cuántos cuánta cómo yo tú usted mi y de del en para por este esta eso
+        puede con cuál cuáles dónde cuándo no un una su más horas hoy gracias hola favor""".split()
+    ),
+}
+
+
+def phrases(language: str) -> Phrases:
+    """Return the fixed texts of a language (a tag such as ``pt-BR``); English where there are none."""
+    return PHRASES.get(language.split("-", maxsplit=1)[0].lower(), PHRASES["en"])
+
+
+def guess_language(text: str) -> str:
+    """Return ``pt``, ``es`` or ``en`` by the commonest words of ``text``; ``en`` when nothing speaks for another."""
+    words = re.findall(r"[^\W\d_]+", text.lower())[:400]
+    scores = {tag: sum(word in known for word in words) for tag, known in _WORDS.items()}
+    if re.search(r"[¿¡ñ]", text):
+        scores["es"] += 3
+    if re.search(r"[ãõç]", text.lower()):
+        scores["pt"] += 3
+    best = max(scores.values())
+    return next(tag for tag in ("en", "pt", "es") if scores[tag] == best)

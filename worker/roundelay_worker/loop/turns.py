@@ -1,0 +1,242 @@
+"""Asking for turns: what an attempt may cost, what a reply means, what a failure leads to."""
+
+from dataclasses import replace
+from typing import assert_never
+
+from roundelay_worker.loop.calls import next_round, repeats, skip_repeated
+from roundelay_worker.loop.effects import AskModel, Note
+from roundelay_worker.loop.events import AttemptBegan, TurnArrived, TurnFailed
+from roundelay_worker.loop.history import Exchange, Result, Turn
+from roundelay_worker.loop.moves import Step, stay, then, untold
+from roundelay_worker.loop.state import Asking, CallPlan, CallState, Failure, Running, Spent, State
+from roundelay_worker.loop.stops import end, end_by_summary, fail, limit_closing, refuse, soft_stop
+from roundelay_worker.loop.texts import NOT_EXECUTED
+
+_FIRST_BACKOFF = 0.5
+_LONGEST_BACKOFF = 8.0
+"""Seconds; the curve of the providers' own SDKs: 0.5 s x 2^n up to 8 s, with jitter."""
+
+
+def wanted(state: State, stage: Asking) -> AskModel:
+    """Return the request that is due, or under way."""
+    most = state.limits.max_output_tokens * (2 if stage.doubled else 1)
+    return AskModel(
+        round=state.round,
+        attempt=stage.attempt,
+        begun=stage.begun,
+        max_output_tokens=most if stage.room is None else min(most, stage.room),
+        closing=stage.closing,
+        nudge=stage.nudge,
+        due_at=stage.due_at,
+    )
+
+
+def begin_attempt(state: State, stage: Asking, event: AttemptBegan) -> Step:
+    """Let an attempt begin, unless time or tokens forbid it; attempts that vanished are counted too."""
+    if event.round != state.round or event.attempt <= stage.attempt:
+        return Step(state)
+    forbidden = replace(state, stage=replace(stage, attempt=event.attempt))  # its number is used up all the same
+    if stage.closing is None and event.now >= state.soft_deadline:
+        return soft_stop(forbidden, "timed_out", event.now)
+    if stage.closing is not None and event.now >= state.deadline:
+        return end_by_summary(state, stage.closing, event.now)
+    if stage.closing is None and _too_dear(state, stage, event.estimate):
+        return soft_stop(forbidden, "token_limit", event.now)
+    summarised = limit_closing(state, stage, event.estimate, event.now)
+    return summarised or _begun(state, stage, event)
+
+
+def _too_dear(state: State, stage: Asking, estimate: int) -> bool:
+    most = state.limits.max_total_tokens
+    wanted_output = wanted(state, stage).max_output_tokens
+    return most is not None and state.spent.tokens + estimate + wanted_output > most
+
+
+def _begun(state: State, stage: Asking, event: AttemptBegan) -> Step:
+    vanished = event.attempt - stage.attempt - 1 + stage.begun
+    spent = replace(
+        state.spent,
+        model_calls=state.spent.model_calls + event.attempt - stage.attempt,
+        calls_without_usage=state.spent.calls_without_usage + vanished,
+    )
+    most = state.limits.max_total_tokens
+    room = None if most is None or stage.closing is None else most - state.spent.tokens - event.estimate
+    begun = replace(stage, attempt=event.attempt, begun=True, due_at=None, room=room)
+    return stay(replace(state, stage=begun, spent=spent))
+
+
+def read_turn(state: State, stage: Asking, event: TurnArrived) -> Step:
+    """Decide what a reply means."""
+    if not stage.begun or (event.round, event.attempt) != (state.round, stage.attempt):
+        return Step(state)
+    stage = replace(stage, begun=False)
+    state = replace(state, stage=stage, spent=_charged(state.spent, event.turn))
+    if stage.closing is not None:
+        return _close(state, stage, event.turn, event.now)
+    return _read(state, stage, event)
+
+
+def _charged(spent: Spent, turn: Turn) -> Spent:
+    if turn.usage is None:
+        return untold(spent)
+    return replace(
+        spent,
+        input_tokens=spent.input_tokens + turn.usage.input_tokens,
+        output_tokens=spent.output_tokens + turn.usage.output_tokens,
+        cached_tokens=spent.cached_tokens + turn.usage.cached_tokens,
+        reasoning_tokens=spent.reasoning_tokens + turn.usage.reasoning_tokens,
+    )
+
+
+def _read(state: State, stage: Asking, event: TurnArrived) -> Step:
+    turn = event.turn
+    match turn.finish:
+        case "refused":
+            return refuse(state, turn.note, event.now)
+        case "cut":
+            return _cut(state, stage, event.now)
+        case "overflow":
+            return _failed(state, stage, _OVERFLOW, event.now, 0.0)
+        case "malformed":
+            return _discard(state, stage, "malformed_reply", event.now)
+        case "unknown":
+            return _discard(state, stage, "unknown_finish", event.now)
+        case "paused" if not turn.calls:
+            return _pause(state, turn, event.now)
+        case "complete" | "paused":
+            return _usable(state, stage, turn, event)
+        case _ as never:
+            assert_never(never)
+
+
+_OVERFLOW = Failure("context_overflow", "The model's context window was exceeded.", repair="shrink")
+
+
+def _usable(state: State, stage: Asking, turn: Turn, event: TurnArrived) -> Step:
+    if turn.calls:
+        return _called(state, turn, event.plans, event.now)
+    if not turn.text.strip():
+        return _discard(state, stage, "empty_reply", event.now)
+    return end(state, "answered", turn.text, event.now)
+
+
+def _called(state: State, turn: Turn, plans: tuple[CallPlan, ...], now: float) -> Step:
+    if state.rounds >= state.limits.max_rounds:
+        return soft_stop(_unexecuted(state, turn, "round_limit"), "round_limit", now)
+    repeated = state.streak > state.limits.repeat_limit and repeats(state, turn)
+    if repeated and state.streak > state.limits.repeat_limit + 1:
+        return soft_stop(_unexecuted(state, turn, "no_progress"), "no_progress", now)
+    if repeated:
+        return skip_repeated(state, turn)
+    return stay(replace(state, stage=Running(turn, tuple(CallState(plan) for plan in plans))))
+
+
+def _unexecuted(state: State, turn: Turn, why: str) -> State:
+    results = (Result(NOT_EXECUTED[why], outcome="not_executed"),) * len(turn.calls)
+    return replace(state, stage=Asking(), sequence=(*state.sequence, Exchange(turn, results)))
+
+
+def _pause(state: State, turn: Turn, now: float) -> Step:
+    if state.rounds >= state.limits.max_rounds:
+        return soft_stop(_unexecuted(state, turn, "round_limit"), "round_limit", now)
+    return next_round(state, Exchange(turn), 0)
+
+
+def _cut(state: State, stage: Asking, now: float) -> Step:
+    if stage.doubled:
+        return soft_stop(state, "token_limit", now)
+    again = replace(stage, doubled=True, nudge="reply_cut")
+    return stay(replace(state, stage=again), _retrying(state, stage, "reply_cut", 0.0))
+
+
+def _discard(state: State, stage: Asking, code: str, now: float) -> Step:
+    if stage.discards >= state.limits.discards:
+        return fail(state, Failure(code, _DISCARDED[code]), now)
+    delay = _FIRST_BACKOFF * stage.discards
+    again = replace(stage, discards=stage.discards + 1, nudge=code, due_at=now + delay)
+    return _again(state, again, _retrying(state, stage, code, delay), now)
+
+
+_DISCARDED = {
+    "empty_reply": "The model answered with nothing, again and again.",
+    "malformed_reply": "The model's replies could not be read, again and again.",
+    "unknown_finish": "The model's replies ended in a way that is not known, again and again.",
+}
+
+
+def _close(state: State, stage: Asking, turn: Turn, now: float) -> Step:
+    reason = stage.closing
+    assert reason is not None  # noqa: S101 - narrows the type; only closing stages come here
+    if turn.finish == "complete" and not turn.calls and turn.text.strip():
+        return end(state, reason, turn.text, now)
+    final = bool(turn.calls) or turn.finish in {"refused", "overflow", "paused"}
+    if final or _attempts_used(stage) >= state.limits.closing_attempts:
+        return end_by_summary(state, reason, now)
+    cut = turn.finish == "cut"
+    again = replace(stage, discards=stage.discards + 1, doubled=stage.doubled or cut)
+    return _again(state, again, _retrying(state, stage, "reply_cut" if cut else "empty_reply", 0.0), now)
+
+
+def _attempts_used(stage: Asking) -> int:
+    return stage.failures + stage.discards + 1
+
+
+def fail_turn(state: State, stage: Asking, event: TurnFailed) -> Step:
+    """Decide what a failed attempt leads to: a repaired request, a later attempt, or the end."""
+    if not stage.begun or (event.round, event.attempt) != (state.round, stage.attempt):
+        return Step(state)
+    stage = replace(stage, begun=False)
+    state = replace(state, stage=stage, spent=untold(state.spent))
+    return _failed(state, stage, event.failure, event.now, event.jitter)
+
+
+def _failed(state: State, stage: Asking, failure: Failure, now: float, jitter: float) -> Step:
+    if failure.repair and failure.repair not in state.repairs:
+        return _repaired(state, stage, failure)
+    delay = _delay(stage, failure, jitter)
+    if stage.closing is not None:
+        return _closing_failed(state, stage, failure, now, delay)
+    if not failure.retryable or stage.failures + 1 >= state.limits.model_attempts:
+        return fail(state, failure, now)
+    if delay > state.limits.max_retry_delay:
+        return fail(state, Failure("quota", "The provider asked to wait longer than max_retry_delay."), now)
+    return _retry(state, stage, failure.code, now, delay)
+
+
+def _repaired(state: State, stage: Asking, failure: Failure) -> Step:
+    repaired = replace(state, repairs=(*state.repairs, failure.repair))
+    return stay(repaired, _retrying(state, stage, failure.code, 0.0))
+
+
+def _closing_failed(state: State, stage: Asking, failure: Failure, now: float, delay: float) -> Step:
+    assert stage.closing is not None  # noqa: S101 - narrows the type; only closing stages come here
+    if not failure.retryable or _attempts_used(stage) >= state.limits.closing_attempts:
+        return end_by_summary(state, stage.closing, now)
+    return _retry(state, stage, failure.code, now, delay)
+
+
+def _retry(state: State, stage: Asking, code: str, now: float, delay: float) -> Step:
+    again = replace(stage, failures=stage.failures + 1, due_at=now + delay)
+    return _again(state, again, _retrying(state, stage, code, delay), now)
+
+
+def _again(state: State, again: Asking, note: Note, now: float) -> Step:
+    """Ask again, unless the pause would outlast the time that is left."""
+    due_at = again.due_at if again.due_at is not None else now
+    if again.closing is not None and due_at >= state.deadline:
+        return end_by_summary(state, again.closing, now)
+    waiting = stay(replace(state, stage=again), note)
+    if again.closing is None and due_at >= state.soft_deadline:
+        return then(waiting, soft_stop(waiting.state, "timed_out", now))
+    return waiting
+
+
+def _delay(stage: Asking, failure: Failure, jitter: float) -> float:
+    if failure.delay is not None:
+        return failure.delay
+    backoff = min(_FIRST_BACKOFF * 2**stage.failures, _LONGEST_BACKOFF)
+    return float(backoff * (1 - jitter / 2))
+
+
+def _retrying(state: State, stage: Asking, code: str, delay: float) -> Note:
+    return Note("retrying", round=state.round, attempt=stage.attempt, code=code, delay=round(delay, 3))

@@ -1,0 +1,71 @@
+"""Calls that a server failed to parse and passed on as text.
+
+Only what stands where a call would stand counts: a block that begins on its own line, outside a code fence,
+and runs to the end of the text; so an answer that explains such a block does not.
+"""
+
+import re
+from collections.abc import Collection
+from typing import Any, Final
+
+import orjson
+
+_MARKS: Final = re.compile(
+    r"""^[ \t]*(?:
+        <tool_call>\s*(?:\{|<|\w)                   # Hermes, Qwen, GLM
+      | <function=[\w.\-]+>                         # Qwen3-Coder
+      | <function_calls>\s*<invoke\b
+      | \[TOOL_CALLS\]\s*[\[\{\w]                   # Mistral
+      | <\|python_tag\|>                            # Llama
+      | <\|tool_calls?_section_begin\|>             # Kimi
+      | <\uff5c(?:tool▁calls▁begin|DSML\uff5c)               # DeepSeek
+      | <\|(?:start\|>assistant|channel\|>)         # harmony, gpt-oss
+    )""",
+    re.VERBOSE | re.MULTILINE,
+)
+_AFTER: Final = re.compile(
+    r"(?:</?(?:tool_call|function|parameter|function_calls|invoke)[^>]*>|\}|\]|<\|[\w▁|]+\|>|<?/?[\uff5c][^>]*>|\s)*\Z"
+)
+_SECTION_ENDS: Final = (
+    "</tool_call>",
+    "</function>",
+    "</function_calls>",
+    "<|tool_calls_section_end|>",
+    "<\uff5ctool▁calls▁end\uff5c>",
+    "\uff5cDSML\uff5cfunction_calls>",
+)
+_NAME_KEYS: Final = ("name", "function", "tool")
+_ARGUMENT_KEYS: Final = frozenset({"arguments", "parameters", "args", "input"})
+
+
+def has_leaked_calls(text: str, tool_names: Collection[str]) -> bool:
+    """Say whether the text holds calls in a model's raw syntax; never so when no tools were declared."""
+    if not tool_names or not text:
+        return False
+    return _is_bare_call(text.strip(), tool_names) or any(_is_block(text, mark) for mark in _MARKS.finditer(text))
+
+
+def _is_block(text: str, mark: re.Match[str]) -> bool:
+    """Say whether a mark begins a block outside code fences that nothing follows but its own end."""
+    if text.count("```", 0, mark.start()) % 2:
+        return False
+    last = max(text.rfind(end) + len(end) if end in text[mark.start() :] else -1 for end in _SECTION_ENDS)
+    return last < mark.start() or not text[last:].strip() or bool(_AFTER.match(text, last))
+
+
+def _is_bare_call(text: str, tool_names: Collection[str]) -> bool:
+    """Say whether the text is nothing but the JSON of calls to declared tools."""
+    if not text.startswith(("{", "[")):
+        return False
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return False
+    calls = value if isinstance(value, list) else [value]
+    return bool(calls) and all(_names_a_tool(call, tool_names) for call in calls)
+
+
+def _names_a_tool(call: Any, tool_names: Collection[str]) -> bool:
+    if not isinstance(call, dict) or not _ARGUMENT_KEYS & call.keys():
+        return False
+    return any(isinstance(name := call.get(key), str) and name in tool_names for key in _NAME_KEYS)

@@ -1,0 +1,260 @@
+"""From the outbox to Redis: durable updates at ``{seq}-0``, deltas behind them, and the answer.
+
+Redis itself refuses what is stale or was published before: ids of a stream only grow. A publication whose
+first number does not follow what the stream holds means that Redis lost something; the stream is then made
+again from the database. Whatever fails here is found later by the watchdog: the database knows what is not
+known to be published.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import redis.asyncio as aioredis
+from redis.exceptions import NoScriptError, RedisError
+
+from roundelay.names import answer_key, cancels_key, state_key, updates_key
+from roundelay_worker.render import provisional_body
+from roundelay_worker.store.records import Publication
+
+log = logging.getLogger(__name__)
+
+_MOST_ENTRIES: Final = 20_000
+"""Cap on a stream; only a message of thousands of rounds reaches it, and its readers then see a ``gap``."""
+_MARK_EVERY: Final = 0.25
+"""Seconds between two notes to the database of what is published; one statement notes all."""
+_DELTA_EVERY: Final = 0.005
+"""Seconds that deltas are gathered for: pieces that come together go out together."""
+
+PUBLISH: Final = """
+local stream, state, answer, cancels = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local ttl, id, status, round, worker, after = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local final, first, count = ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9])
+local last = redis.call('XREVRANGE', stream, '+', '-', 'COUNT', 1)
+local have = 0
+if #last > 0 then have = tonumber(string.match(last[1][1], '^(%d+)')) end
+if first > have + 1 then return -1 end
+local trim = redis.call('HGET', state, 'trim')
+if trim and tonumber(trim) < have then
+  local old = redis.call('XRANGE', stream, trim .. '-1', trim .. '-18446744073709551615', 'COUNT', 5000)
+  for i = 1, #old do redis.call('XDEL', stream, old[i][1]) end
+end
+for i = 1, count do
+  local seq = first + i - 1
+  if seq > have then
+    redis.call('XADD', stream, 'MAXLEN', '~', ARGV[10], seq .. '-0', 'update', ARGV[10 + i])
+  end
+end
+local newest = first + count - 1
+if newest >= have then
+  redis.call('HSET', state, 'status', status, 'round', round, 'worker', worker, 'after', after,
+             'seq', newest, 'trim', have)
+end
+redis.call('EXPIRE', stream, ttl)
+redis.call('EXPIRE', state, ttl)
+if final ~= '' then
+  if redis.call('SET', answer, final, 'EX', ttl, 'NX') then redis.call('PUBLISH', answer, final) end
+  redis.call('ZREM', cancels, id)
+  local record = redis.call('HGET', state, 'idempotency')
+  if record and record ~= '' then redis.call('EXPIRE', record, ttl) end
+end
+return newest
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Publishing:
+    """Updates to be published together, numbered ``first`` onwards without a hole, and the state they lead to."""
+
+    message_id: str
+    first: int
+    updates: tuple[str, ...]
+    status: str
+    round: int = 0
+    worker: str = ""
+    after: str = ""
+    answer: str = ""
+
+
+@dataclass(slots=True)
+class _Delta:
+    message_id: str
+    seq: int
+    round: int
+    attempt: int
+    kind: str
+    pieces: list[str]
+
+
+def publishing(publication: Publication) -> Publishing:
+    """Return what the outbox holds as it is to be published."""
+    return Publishing(
+        message_id=publication.message_id,
+        first=publication.first_seq,
+        updates=tuple(body for _, body in publication.updates),
+        status=publication.status,
+        round=publication.round,
+        answer=publication.answer or "",
+    )
+
+
+Fetch = Callable[[str], Awaitable[Publication | None]]
+"""Returns everything that the outbox holds of a message."""
+Mark = Callable[[list[tuple[str, int]]], Awaitable[None]]
+
+
+class Publisher:
+    """One writer to Redis per process; callers hand over and go on."""
+
+    def __init__(self, redis: aioredis.Redis, prefix: str, ttl: float, fetch: Fetch, mark: Mark) -> None:
+        self._redis = redis
+        self._prefix = prefix
+        self._ttl = int(ttl)
+        self._fetch = fetch
+        self._mark = mark
+        self._queue: list[Publishing | _Delta] = []
+        self._published: dict[str, int] = {}
+        self._wake = asyncio.Event()
+        self._script = redis.register_script(PUBLISH)
+        self.paused = False
+
+    def publish(self, publishing: Publishing) -> None:
+        """Queue durable updates that are saved."""
+        self._queue.append(publishing)
+        self._wake.set()
+
+    def delta(self, message_id: str, seq: int, round_number: int, attempt: int, text: str) -> None:
+        """Queue a piece of text of a turn that is not saved; neighbours are joined."""
+        last = self._queue[-1] if self._queue else None
+        if isinstance(last, _Delta) and (last.message_id, last.attempt, last.kind) == (
+            message_id,
+            attempt,
+            "text_delta",
+        ):
+            last.pieces.append(text)
+            return
+        self._queue.append(_Delta(message_id, seq, round_number, attempt, "text_delta", [text]))
+        self._wake.set()
+
+    def progress(self, message_id: str, seq: int, round_number: int, attempt: int, text: str) -> None:
+        """Queue a tool's own word on how far it is."""
+        self._queue.append(_Delta(message_id, seq, round_number, attempt, "tool_progress", [text]))
+        self._wake.set()
+
+    def reset(self, message_id: str, seq: int, round_number: int, attempt: int) -> None:
+        """Queue the news that text shown so far of this turn is void."""
+        self._queue.append(_Delta(message_id, seq, round_number, attempt, "text_reset", []))
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Publish what is queued until cancelled."""
+        marked = time.monotonic()
+        while True:
+            await self._wait(marked)
+            batch, self._queue = self._queue, []
+            if batch and not self.paused:
+                await self._send(batch)
+            if self._published and time.monotonic() - marked >= _MARK_EVERY:
+                marked = time.monotonic()
+                await self._note()
+
+    async def drain(self) -> None:
+        """Publish and note what is queued now."""
+        batch, self._queue = self._queue, []
+        if batch:
+            await self._send(batch)
+        await self._note()
+
+    async def _wait(self, marked: float) -> None:
+        pause = max(_MARK_EVERY - (time.monotonic() - marked), 0.001) if self._published else None
+        try:
+            async with asyncio.timeout(pause):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+        self._wake.clear()
+        if all(isinstance(item, _Delta) for item in self._queue):
+            await asyncio.sleep(_DELTA_EVERY)
+
+    async def _send(self, batch: list[Publishing | _Delta]) -> None:
+        try:
+            replies = await self._pipe(batch)
+        except (RedisError, OSError) as exc:
+            log.warning("publish_failed", extra={"error": type(exc).__name__, "lost": len(batch)})
+            await asyncio.sleep(0.05)
+            return
+        for item, reply in zip(batch, replies, strict=True):
+            if isinstance(item, Publishing):
+                await self._landed(item, reply)
+
+    async def _pipe(self, batch: list[Publishing | _Delta]) -> list[Any]:
+        replies = await self._execute(batch)
+        lost = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+        if lost:
+            await self._redis.script_load(PUBLISH)
+            for i, reply in zip(lost, await self._execute([batch[i] for i in lost]), strict=True):
+                replies[i] = reply
+        return replies
+
+    async def _execute(self, batch: list[Publishing | _Delta]) -> list[Any]:
+        pipe = self._redis.pipeline(transaction=False)
+        for item in batch:
+            if isinstance(item, Publishing):
+                keys, args = self._arguments(item)
+                pipe.evalsha(self._script.sha, len(keys), *keys, *args)
+            else:
+                self._add(pipe, item)
+        return list(await pipe.execute(raise_on_error=False))
+
+    def _add(self, pipe: Any, delta: _Delta) -> None:
+        text = "".join(delta.pieces) if delta.pieces else None
+        body = provisional_body(delta.kind, time.time(), delta.message_id, delta.round, delta.attempt, text)
+        key = updates_key(self._prefix, delta.message_id)
+        # NOMKSTREAM: a delta never begins a stream, or a flushed one would look as if it had no hole.
+        pipe.execute_command("XADD", key, "NOMKSTREAM", "MAXLEN", "~", _MOST_ENTRIES, f"{delta.seq}-*", "update", body)
+
+    def _arguments(self, item: Publishing) -> tuple[list[str], list[Any]]:
+        prefix, message_id = self._prefix, item.message_id
+        keys = [updates_key(prefix, message_id), state_key(prefix, message_id), answer_key(prefix, message_id)]
+        fields = [self._ttl, message_id, item.status, item.round, item.worker, item.after, item.answer]
+        return [*keys, cancels_key(prefix)], [*fields, item.first, len(item.updates), _MOST_ENTRIES, *item.updates]
+
+    async def _landed(self, item: Publishing, reply: Any) -> None:
+        if isinstance(reply, Exception):
+            log.warning("publish_refused", extra={"error": type(reply).__name__, "message_id": item.message_id})
+        elif reply == -1:
+            await self.rebuild(item.message_id)
+        else:
+            self._published[item.message_id] = max(int(reply), self._published.get(item.message_id, 0))
+
+    async def rebuild(self, message_id: str) -> bool:
+        """Make a message's stream, state and answer again from the database, in one transaction."""
+        found = await self._fetch(message_id)
+        return found is not None and await self.restore(found)
+
+    async def restore(self, found: Publication) -> bool:
+        """Make a stream, its state and answer again from ``found``, in one transaction."""
+        item, message_id = publishing(found), found.message_id
+        keys, args = self._arguments(item)
+        pipe = self._redis.pipeline(transaction=True)
+        pipe.delete(keys[0])
+        pipe.eval(PUBLISH, len(keys), *keys, *args)
+        try:
+            replies = await pipe.execute()
+        except (RedisError, OSError) as exc:
+            log.warning("rebuild_failed", extra={"error": type(exc).__name__, "message_id": message_id})
+            return False
+        self._published[message_id] = int(replies[-1])
+        return True
+
+    def take_published(self, message_id: str) -> int | None:
+        """Return the highest number known to be published, to be noted with the next save."""
+        return self._published.pop(message_id, None)
+
+    async def _note(self) -> None:
+        noted, self._published = self._published, {}
+        if noted:
+            await self._mark(list(noted.items()))

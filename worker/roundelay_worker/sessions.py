@@ -1,0 +1,81 @@
+"""The messages in the hands of this process, and the last ones it handed on."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+
+from roundelay.messages import Submission
+from roundelay_worker.session import Session, StopReason
+from roundelay_worker.store.records import Claim, Fence, Loaded
+
+
+class Sessions:
+    """Finds a message that this process works on, and remembers those it handed on.
+
+    A round usually comes back to the process that saved the one before; its copy is as good as a load, because
+    a claim tells version and writer, and each save is fenced by version.
+    """
+
+    def __init__(self, remember: int, wake: Callable[[str, float], None]) -> None:
+        self._live: dict[str, Session] = {}
+        self._handed_on: OrderedDict[str, Session] = OrderedDict()
+        self._remember = remember
+        self._wake = wake
+
+    def add(self, session: Session) -> None:
+        """Note that this process works on a message."""
+        self._live[session.message_id] = session
+
+    def discard(self, session: Session) -> None:
+        """Note that this process works on a message no more."""
+        if self._live.get(session.message_id) is session:
+            del self._live[session.message_id]
+
+    def held(self) -> tuple[str, ...]:
+        """Return the ids of the messages that this process works on."""
+        return tuple(self._live)
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(tuple(self._live.values()))
+
+    def stop(self, message_id: str, reason: StopReason) -> bool:
+        """Interrupt a message that this process works on; False if it does not."""
+        session = self._live.get(message_id)
+        if session is None:
+            return False
+        session.stop(reason)
+        return True
+
+    def wake_at(self, message_id: str, pause: float) -> None:
+        """Have a postponed message looked at when its time has come."""
+        self._wake(message_id, pause)
+
+    def remember(self, session: Session) -> None:
+        """Keep the working copy of a message that was handed on."""
+        session.task = None
+        self._handed_on[session.message_id] = session
+        self._handed_on.move_to_end(session.message_id)
+        while len(self._handed_on) > self._remember:
+            self._handed_on.popitem(last=False)
+
+    def remembered(self, claim: Claim, process_id: str) -> Session | None:
+        """Return the working copy that is as the claim found the message, if there is one."""
+        session = self._handed_on.pop(claim.fence.message_id, None)
+        if session is None or claim.saved_by != process_id or session.fence.version != claim.fence.version:
+            return None
+        return session
+
+    @staticmethod
+    def from_loaded(loaded: Loaded) -> Session:
+        """Return a working copy of what the database has."""
+        return Session(
+            message_id=loaded.message_id,
+            user_id=loaded.user_id,
+            conversation_id=loaded.conversation_id,
+            accepted_at=loaded.accepted_at,
+            fence=Fence(loaded.message_id, loaded.version, loaded.owner, loaded.attempt),
+            state=loaded.state,
+            saved=loaded.state,
+            submission=Submission.model_validate_json(loaded.submission),
+            resolved=loaded.resolved,
+            executor_dead=loaded.executor_dead,
+        )

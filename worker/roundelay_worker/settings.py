@@ -1,0 +1,283 @@
+"""Every setting of a worker, read from the environment, checked at once, and never printed where it is a secret."""
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import quote, urlsplit
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+from pydantic_core import ErrorDetails
+
+from roundelay.messages import DEFAULT_MAX_MESSAGE_BYTES, check_model
+from roundelay.names import DEFAULT_PREFIX
+from roundelay.settings import ADDRESSES, broker_of, home
+
+ENV_PREFIX: Final = "ROUNDELAY_"
+
+PROVIDER_NAMES: Final = (
+    "openai_api_key",
+    "openai_base_url",
+    "anthropic_api_key",
+    "anthropic_base_url",
+    "gemini_api_key",
+    "gemini_base_url",
+)
+"""Fields whose variables carry no prefix: the names that the providers' own programs read."""
+
+OTHER_NAMES: Final = frozenset({"ROUNDELAY_FLOWER_AUTH", "ROUNDELAY_RECORDINGS"})
+"""Variables with the prefix that are not settings of a worker."""
+
+_ADDRESS_NAMES: Final = ("redis_url", "broker_url", "database_url", "prefix")
+_REDIS_SCHEMES: Final = ("redis", "rediss", "unix")
+_DATABASE_SCHEMES: Final = ("sqlite", "postgresql", "postgres")
+_TOLERATED_ENDINGS: Final = ("/", "/v1", "/v1beta")
+
+
+class SettingsError(ValueError):
+    """The settings cannot be used; ``faults`` has one sentence for each, none of them with a value in it."""
+
+    def __init__(self, faults: tuple[str, ...]) -> None:
+        super().__init__("\n".join(("the settings cannot be used:", *(f"  {fault}" for fault in faults))))
+        self.faults = faults
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a provider is and what opens it; None means the provider's own default, or no key."""
+
+    base_url: str | None
+    api_key: SecretStr | None
+
+
+def _names(text: Any) -> Any:
+    return tuple(filter(None, map(str.strip, text.split(",")))) if isinstance(text, str) else text
+
+
+def _known_scheme(url: str, schemes: tuple[str, ...]) -> str:
+    scheme, colon, _ = url.partition("://")
+    if not colon or scheme not in schemes:
+        raise ValueError(f"must begin with {', '.join(f'{name}://' for name in schemes)}")
+    return url
+
+
+def _redis_url(url: str) -> str:
+    return _known_scheme(url, _REDIS_SCHEMES)
+
+
+def _database_url(url: str) -> str:
+    return _known_scheme(url, _DATABASE_SCHEMES)
+
+
+def _base_url(url: str) -> str:
+    _known_scheme(url, ("http", "https"))
+    while ending := next((end for end in _TOLERATED_ENDINGS if url.endswith(end)), ""):
+        url = url.removesuffix(ending)
+    return url
+
+
+def _chat_url(url: str) -> str:
+    """Return the address with its path: compatible servers have theirs in many places, ``/v1`` where none is given."""
+    url = _known_scheme(url, ("http", "https")).rstrip("/")
+    return url if urlsplit(url).path else f"{url}/v1"
+
+
+Seconds = Annotated[float, Field(gt=0, le=31_536_000, allow_inf_nan=False)]
+Size = Annotated[int, Field(gt=0)]
+BaseUrl = Annotated[str, AfterValidator(_base_url)]
+ChatUrl = Annotated[str, AfterValidator(_chat_url)]
+ModuleName = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")]
+Names = Annotated[tuple[ModuleName, ...], BeforeValidator(_names)]
+Level = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(lambda text: str(text).upper())]
+
+
+class Settings(BaseModel):
+    """The settings of a worker process; times in seconds, sizes in bytes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    home: Path
+    redis_url: Annotated[str, AfterValidator(_redis_url), Field(repr=False)]
+    broker_url: Annotated[str, Field(repr=False, pattern=r"^[a-z][a-z+]*://")]
+    database_url: Annotated[str, AfterValidator(_database_url), Field(repr=False)]
+    prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9._:-]{1,64}$")] = DEFAULT_PREFIX
+
+    model: Annotated[str, AfterValidator(check_model)] | None = None
+    system_prompt: Annotated[str, Field(repr=False)] = ""
+    tool_modules: Names = ()
+    setup: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")] | None = None
+
+    max_rounds: Annotated[int, Field(ge=0, le=100_000)] = 10
+    context_messages: Size = 20
+    parallel_reads: Size = 4
+    tool_result_bytes: Annotated[int, Field(ge=1_024)] = 65_536
+    repeat_limit: Annotated[int, Field(ge=2)] = 3
+    max_output_tokens: Annotated[int, Field(ge=16)] = 8_192
+    max_total_tokens: Size | None = None
+    model_attempts: Size = 4
+    max_message_bytes: Size = DEFAULT_MAX_MESSAGE_BYTES
+
+    connect_timeout: Seconds = 10
+    idle_timeout: Seconds = 180
+    turn_timeout: Seconds = 300
+    tool_timeout: Seconds = 30
+    message_timeout: Seconds = 1_800
+    closing_reserve: Seconds | None = None
+    queue_timeout: Seconds | None = None
+    max_retry_delay: Annotated[float, Field(ge=0, le=86_400)] = 60
+    answer_ttl: Size = 86_400
+
+    lease: Annotated[float, Field(ge=1, le=600)] = 6
+    sweep: Annotated[float, Field(ge=0.1, le=600)] = 2
+    shutdown_grace: Seconds = 30
+    concurrency: Annotated[int, Field(gt=0, le=10_000)] = 250
+    max_loose: Size = 50
+    retention: Seconds = 2_592_000
+    log_level: Level = "INFO"
+
+    chat_base_url: ChatUrl | None = None
+    chat_api_key: SecretStr | None = None
+    openai_api_key: SecretStr | None = None
+    openai_base_url: BaseUrl | None = None
+    anthropic_api_key: SecretStr | None = None
+    anthropic_base_url: BaseUrl | None = None
+    gemini_api_key: SecretStr | None = None
+    gemini_base_url: BaseUrl | None = None
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str]) -> "Settings":
+        """Return the settings of ``env``; raise SettingsError with every fault. An empty variable is an unset one.
+
+        Where no Redis URL is set, the addresses that ``roundelay up`` wrote to the home folder are used.
+        """
+        given = dict(_given(env))
+        given["home"] = str(home_folder(env))
+        addresses = {} if "redis_url" in given else read_addresses(Path(given["home"]))
+        return _checked(_with_defaults({**addresses, **given}))
+
+    def endpoint(self, provider: str) -> Endpoint:
+        """Return address and key of ``openai``, ``chat``, ``anthropic`` or ``google``."""
+        openai = Endpoint(self.openai_base_url, self.openai_api_key)
+        endpoints = {
+            "openai": openai,
+            "chat": Endpoint(self.chat_base_url, self.chat_api_key) if self.chat_base_url else openai,
+            "anthropic": Endpoint(self.anthropic_base_url, self.anthropic_api_key),
+            "google": Endpoint(self.gemini_base_url, self.gemini_api_key),
+        }
+        return endpoints.get(provider, Endpoint(None, None))
+
+    def closing_reserve_for(self, message_timeout: float) -> float:
+        """Return the seconds kept aside for the closing turn of a message that may take ``message_timeout``."""
+        if self.closing_reserve is None:
+            return min(60.0, message_timeout / 5)
+        return min(self.closing_reserve, message_timeout / 2)
+
+
+def variable(field: str) -> str:
+    """Return the environment variable of a field of Settings."""
+    return field.upper() if field in PROVIDER_NAMES else f"{ENV_PREFIX}{field.upper()}"
+
+
+def home_folder(env: Mapping[str, str]) -> Path:
+    """Return the folder of the default database and of what ``roundelay up`` writes."""
+    return home(env).absolute()
+
+
+def sqlite_url(folder: Path) -> str:
+    """Return the URL of the SQLite file that is the database where no other is named."""
+    return f"sqlite:///{quote(str(folder / 'roundelay.db'))}"
+
+
+def read_addresses(folder: Path) -> dict[str, str]:
+    """Return what a running ``roundelay up`` wrote to its home folder; nothing if there is none."""
+    try:
+        written = json.loads((folder / ADDRESSES).read_text())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as exc:
+        raise SettingsError((f"{folder / ADDRESSES} cannot be read; remove it, or run `roundelay up` anew",)) from exc
+    return {name: str(written[name]) for name in _ADDRESS_NAMES if written.get(name)}
+
+
+def unknown_names(env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return a sentence for each variable with our prefix that is no setting, with the likely one."""
+    known = sorted({variable(field) for field in Settings.model_fields} | OTHER_NAMES)
+    strangers = sorted(name for name in env if name.startswith(ENV_PREFIX) and name not in known)
+    return tuple(f"{name} is not a setting{_likely(name, known)}" for name in strangers)
+
+
+def _likely(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _given(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for field in Settings.model_fields:
+        value = env.get(variable(field), "").strip()
+        if field == "gemini_api_key" and not value:
+            value = env.get("GOOGLE_API_KEY", "").strip()
+        if value:
+            yield field, value
+
+
+def _with_defaults(given: dict[str, str]) -> dict[str, str]:
+    if "redis_url" in given:
+        given.setdefault("broker_url", broker_of(given["redis_url"]))
+    given.setdefault("database_url", sqlite_url(Path(given["home"])))
+    return given
+
+
+def _checked(given: dict[str, str]) -> Settings:
+    try:
+        settings = Settings.model_validate(given)
+    except ValidationError as exc:
+        raise SettingsError(tuple(_sentences(exc.errors()))) from None
+    if faults := tuple(_contradictions(settings)):
+        raise SettingsError(faults)
+    return settings
+
+
+def _sentences(errors: list[ErrorDetails]) -> Iterator[str]:
+    for error in errors:
+        field = str(error["loc"][0])
+        if error["type"] == "missing":
+            if field == "redis_url":
+                yield f"{variable(field)} is not set: set it to redis://host:6379/0, or start `roundelay up`"
+            continue
+        yield f"{variable(field)} {_rule(error)}"
+
+
+def _rule(error: ErrorDetails) -> str:
+    if error["type"] == "string_pattern_mismatch":
+        return _SHAPES[str(error["loc"][0])]
+    rule = _RULES.get(error["type"], error["msg"].removeprefix("Value error, "))
+    return rule.format_map(error.get("ctx", {}))
+
+
+_RULES: Final = {
+    "int_parsing": "must be a whole number",
+    "float_parsing": "must be a number (times are in seconds)",
+    "finite_number": "must be a finite number",
+    "greater_than": "must be more than {gt:g}",
+    "greater_than_equal": "must be at least {ge:g}",
+    "less_than_equal": "must be at most {le:g}",
+    "literal_error": "must be one of {expected}",
+}
+
+_SHAPES: Final = {
+    "broker_url": "must be a URL such as redis://host:6379/0 or amqp://host",
+    "prefix": "must be 1 to 64 letters, digits and . _ : -",
+    "tool_modules": "must be module names with commas between them, such as shop.tools,shop.search",
+    "setup": "must be module:function",
+}
+
+
+def _contradictions(settings: Settings) -> Iterator[str]:
+    if settings.sweep > settings.lease:
+        yield "ROUNDELAY_SWEEP must not be longer than ROUNDELAY_LEASE, or lost work waits for nothing"
+    if settings.closing_reserve is not None and settings.closing_reserve > settings.message_timeout / 2:
+        yield "ROUNDELAY_CLOSING_RESERVE must be at most half of ROUNDELAY_MESSAGE_TIMEOUT: it is a part of it"
+    if settings.retention < settings.answer_ttl:
+        yield "ROUNDELAY_RETENTION must not be less than ROUNDELAY_ANSWER_TTL: answers would be lost before they expire"

@@ -1,0 +1,36 @@
+"""The two Celery tasks: a new message, and a round of one that goes on. They carry ids, never content."""
+
+from typing import Any
+
+from celery import Celery
+
+from roundelay.names import ANSWER_TASK, ROUND_TASK
+from roundelay_worker.store.records import Dispatch
+from roundelay_worker.wiring import Runtime
+
+
+def add_tasks(app: Celery, runtime: Runtime, send: Any) -> None:
+    """Register the tasks on ``app``; each does one round in ``runtime`` and sends what follows."""
+
+    @app.task(name=ANSWER_TASK, bind=True)  # type: ignore[untyped-decorator]
+    def answer(task: Any, message_id: str, dispatch: int = 1) -> None:
+        """Begin a message: its first round."""
+        send(runtime.run(message_id, dispatch, new=True), task.request.id)
+
+    @app.task(name=ROUND_TASK, bind=True)  # type: ignore[untyped-decorator]
+    def round_(task: Any, message_id: str, round_number: int, dispatch: int) -> None:  # noqa: ARG001 - shown in Flower
+        """Go on with a message: one more round."""
+        send(runtime.run(message_id, dispatch), task.request.id)
+
+
+def task_of(dispatch: Dispatch) -> tuple[str, list[Any], str]:
+    """Return name, arguments and id of the task that a dispatch is sent as."""
+    message_id = dispatch.message_id
+    if dispatch.queue == "messages":
+        task_id = message_id if dispatch.dispatch == 1 else f"{message_id}.0.{dispatch.dispatch}"
+        return ANSWER_TASK, [message_id, dispatch.dispatch], task_id
+    return (
+        ROUND_TASK,
+        [message_id, dispatch.round, dispatch.dispatch],
+        f"{message_id}.{dispatch.round}.{dispatch.dispatch}",
+    )

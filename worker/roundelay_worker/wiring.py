@@ -1,0 +1,315 @@
+"""The one place where things are built: a worker process, its parts and its threads."""
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final, TypeVar
+
+import redis.asyncio as aioredis
+import uvloop
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from roundelay.names import alive_key
+from roundelay_worker.accept import Acceptor
+from roundelay_worker.advance import Advance
+from roundelay_worker.call_ids import CallId
+from roundelay_worker.clock import Clock
+from roundelay_worker.control import Control
+from roundelay_worker.lease import EXIT_LEASE_LOST, LeaseKeeper
+from roundelay_worker.loop.history import Result
+from roundelay_worker.models import Models
+from roundelay_worker.outbox import Outbox, WrongDatabase
+from roundelay_worker.perform import Bounds, Performer
+from roundelay_worker.publisher import Publisher
+from roundelay_worker.resolve import Resolver
+from roundelay_worker.sessions import Sessions
+from roundelay_worker.settings import Settings
+from roundelay_worker.store.errors import StoreUnavailable
+from roundelay_worker.store.records import Dispatch, Publication, Queue
+from roundelay_worker.store.store import Store
+from roundelay_worker.tools.context import ToolContext
+from roundelay_worker.tools.registry import Registry, ToolModuleFailed
+from roundelay_worker.tools.runner import ToolRunner
+from roundelay_worker.tools.setting_up import SetupNotFound, call_setup
+from roundelay_worker.tools.signature import InvalidTool
+from roundelay_worker.watchdog import Watchdog
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+_DUE_AT_ONCE: Final = 50
+_DEAF: Final = 10.0
+"""Seconds that a worker may fail to consume from a broker that answers."""
+EXIT_DEAF: Final = 71
+EXIT_LOOSE: Final = 73
+EXIT_STUCK: Final = 72
+_STUCK: Final = 15.0
+"""Seconds by which a step may outlive its own deadline."""
+_WEDGED: Final = 30.0
+"""Seconds without a turn of the event loop after which the process is given up."""
+
+Send = Callable[[tuple[Dispatch, ...]], Awaitable[None]]
+QueueLength = Callable[[Queue], Awaitable[int | None]]
+
+
+def keepalive() -> dict[int, int]:
+    """Return socket options under which a silent peer is noticed within some ten seconds."""
+    options = {socket.TCP_KEEPIDLE: 4, socket.TCP_KEEPINTVL: 2, socket.TCP_KEEPCNT: 3}
+    return options | {socket.TCP_USER_TIMEOUT: 10_000} if hasattr(socket, "TCP_USER_TIMEOUT") else options
+
+
+def connect_redis(url: str, socket_timeout: float | None = 5) -> aioredis.Redis:
+    """Return a client of our own use: few connections, short waits; a listener waits for ever."""
+    pool = aioredis.BlockingConnectionPool.from_url(
+        url,
+        max_connections=8,
+        timeout=5,
+        socket_connect_timeout=3,
+        socket_timeout=socket_timeout,
+        socket_keepalive=True,
+        socket_keepalive_options=keepalive(),
+        health_check_interval=0,
+        retry=Retry(NoBackoff(), 1),
+    )
+    return aioredis.Redis.from_pool(pool)
+
+
+class UnfitToStart(Exception):
+    """This worker must not start; the text says what to mend."""
+
+
+class Runtime:
+    """A worker process: one event loop in a thread of its own, and all that lives on it.
+
+    Task threads call ``run`` and wait; everything else happens on the loop. ``start`` raises what makes a worker
+    unfit to start: another database, a store that cannot be reached, tools that cannot be imported.
+    """
+
+    def __init__(self, settings: Settings, send: Send, queue_length: QueueLength, *, quarantine: bool = False) -> None:
+        self.settings = settings
+        self.process_id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+        self._send = send
+        self._queue_length = queue_length
+        self._quarantine = quarantine
+        self._loop = uvloop.new_event_loop()
+        self._thread = threading.Thread(target=self._turn, name="roundelay-loop", daemon=True)
+        self._background: list[asyncio.Task[None]] = []
+        self._errands: set[asyncio.Task[None]] = set()
+        self._draining = False
+        self._consuming = False
+
+    def _turn(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run ``work`` on the loop and wait for it, from any other thread."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def start(self) -> None:
+        """Open, register and begin; returns when the process may take messages."""
+        self._registry = _load_tools(self.settings)
+        self._thread.start()
+        try:
+            self.call(self._open())
+        except (StoreUnavailable, WrongDatabase) as exc:
+            raise UnfitToStart(str(exc)) from exc
+        except (aioredis.RedisError, OSError) as exc:
+            raise UnfitToStart(f"Redis cannot be used ({type(exc).__name__}): check ROUNDELAY_REDIS_URL.") from exc
+        self._lease.start()
+
+    async def _open(self) -> None:
+        settings = self.settings
+        self._redis = connect_redis(settings.redis_url)
+        self._listening = connect_redis(settings.redis_url, socket_timeout=None)
+        self._store = await Store.open(settings.database_url)
+        await self._store.migrate()
+        await self._store.register(self.process_id, socket.gethostname(), os.getpid(), settings.lease)
+        self._build(Clock(await self._store.now()))
+        await self._outbox.check_redis()
+        works: list[Coroutine[Any, Any, None]] = [self._publisher.run(), self._lease.beat()]
+        if not self._quarantine:
+            works += [self._watchdog.run(), self._control.run(), self._show_alive(), self._guard()]
+        self._background = [asyncio.ensure_future(work) for work in works]
+
+    def _build(self, clock: Clock) -> None:
+        settings, store = self.settings, self._store
+        self._publisher = Publisher(
+            self._redis, settings.prefix, settings.answer_ttl, self._fetch, store.mark_published
+        )
+        self._outbox = Outbox(self._redis, settings.prefix, store, self._publisher, settings.answer_ttl)
+        self._acceptor = Acceptor(self._redis, settings.prefix, store, self._publisher, clock, settings.queue_timeout)
+        self.sessions = Sessions(4 * settings.concurrency, self._wake)
+        self.runner = ToolRunner(on_late=self._late, setup=settings.setup or "")
+        bounds = Bounds(settings.connect_timeout, settings.idle_timeout, settings.turn_timeout, settings.tool_timeout)
+        self._models = Models(settings)
+        self._advance = Advance(
+            store=store,
+            acceptor=self._acceptor,
+            performer=Performer(self._registry, self.runner, self._publisher, clock, bounds, self._loosened),
+            publisher=self._publisher,
+            resolver=Resolver(settings, self._registry, store, self._models.provider),
+            sessions=self.sessions,
+            clock=clock,
+            process_id=self.process_id,
+            isolate=None if self._quarantine else self._isolate,
+        )
+        self._control = Control(
+            self._listening,
+            settings.prefix,
+            store,
+            self.sessions,
+            self._outbox,
+            self._acceptor,
+            self._advance,
+            self._send,
+        )
+        self._watchdog = Watchdog(
+            store,
+            self._acceptor,
+            self._advance,
+            self._outbox,
+            self._control,
+            self.sessions,
+            clock,
+            self._send,
+            self._queue_length,
+            self.process_id,
+            settings.sweep,
+            settings.retention,
+        )
+        self._lease = LeaseKeeper(
+            lambda: store.lease(self.process_id, settings.lease), settings.lease, _WEDGED, self._lease_lost
+        )
+
+    def run(self, message_id: str, dispatch: int, *, new: bool = False) -> tuple[Dispatch, ...]:
+        """Do one round of a message, from a task's thread; return the tasks to be sent."""
+        if self._draining:
+            return ()
+        return self.call(self._advance.run(message_id, dispatch, new=new))
+
+    def drain(self, grace: float) -> None:
+        """Take nothing new; after ``grace`` seconds hand over what still runs."""
+        self._draining = True
+        self._loop.call_soon_threadsafe(self._loop.call_later, grace, self._stop_sessions)
+
+    def consuming(self, yes: bool) -> None:
+        """Note whether the worker consumes from the broker."""
+        self._consuming = yes
+
+    def _stop_sessions(self) -> None:
+        for session in self.sessions:
+            session.stop("drained")
+
+    def stop(self) -> None:
+        """End the lease, publish what is queued, close everything."""
+        self.call(self._close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(timeout=5)
+
+    async def _close(self) -> None:
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        await self._publisher.drain()
+        await asyncio.to_thread(self._lease.stop)
+        await self._store.retire(self.process_id)
+        await self.runner.aclose()
+        await self._models.aclose()
+        await self._redis.aclose()
+        await self._listening.aclose()
+        await self._store.close()
+
+    def _lease_lost(self) -> None:
+        # Someone else may already go on with what this process holds; nothing here may act any more.
+        log.critical("lease_lost", extra={"worker": self.process_id})
+        os._exit(EXIT_LEASE_LOST)
+
+    async def _show_alive(self) -> None:
+        """Let readers and probes see that this worker lives, and whether it consumes."""
+        key = alive_key(self.settings.prefix, self.process_id)
+        while True:
+            try:
+                await self._redis.set(key, self._condition(), px=int(self.settings.lease * 1000))
+            except (aioredis.RedisError, OSError):
+                log.debug("alive_not_shown")
+            await asyncio.sleep(self.settings.lease / 3)
+
+    async def _guard(self) -> None:
+        """End a process that has become useless: deaf to a broker that is there, or full of loose threads."""
+        deaf_since = None
+        while True:
+            await asyncio.sleep(1)
+            self._end_if_stuck()
+            deaf = not self._consuming and not self._draining and await self._broker_answers()
+            deaf_since = (deaf_since or time.monotonic()) if deaf else None
+            if deaf_since is not None and time.monotonic() - deaf_since > _DEAF:
+                log.critical("not_consuming", extra={"worker": self.process_id})
+                os._exit(EXIT_DEAF)
+            if self.runner.loose > self.settings.max_loose and not self._draining:
+                log.critical("too_many_loose_calls", extra={"loose": self.runner.loose})
+                self.drain(self.settings.shutdown_grace)
+                self._loop.call_later(self.settings.shutdown_grace + _DEAF, os._exit, EXIT_LOOSE)
+
+    def _end_if_stuck(self) -> None:
+        now = time.monotonic()
+        for session in self.sessions:
+            if session.step_deadline is not None and now - session.step_deadline > _STUCK:
+                log.critical("step_outlived_its_deadline", extra={"message_id": session.message_id})
+                os._exit(EXIT_STUCK)
+
+    async def _broker_answers(self) -> bool:
+        return await self._queue_length("rounds") is not None
+
+    def _condition(self) -> str:
+        if self._draining:
+            return "draining"
+        return "consuming" if self._consuming else "not_consuming"
+
+    def _wake(self, message_id: str, pause: float) -> None:
+        self._loop.call_later(pause, lambda: self._spawn(self._dispatch_due(message_id)))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
+
+    async def _dispatch_due(self, message_id: str) -> None:
+        try:
+            await self._send(await self._store.due(_DUE_AT_ONCE))
+        except Exception as exc:  # noqa: BLE001 - the watchdog finds it in its next sweep
+            log.warning("due_not_sent", extra={"error": type(exc).__name__, "message_id": message_id})
+
+    async def _fetch(self, message_id: str) -> Publication | None:
+        return await self._store.publication(message_id, 0)
+
+    def _late(self, context: ToolContext, result: Result) -> None:
+        place = CallId.parse(context.call_id)
+        text = None if result.is_error else result.text
+        self._spawn(self._store.record_late(place.message_id, place.round, place.position, self.process_id, text))
+
+    async def _loosened(self, context: ToolContext) -> None:
+        place = CallId.parse(context.call_id)
+        await self._store.mark_loose(place.message_id, place.round, place.position, self.process_id)
+
+    async def _isolate(self, dispatch: Dispatch) -> None:
+        child = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "roundelay_worker.quarantine", dispatch.message_id, str(dispatch.dispatch)
+        )
+        await child.wait()
+
+
+def _load_tools(settings: Settings) -> Registry:
+    try:
+        if settings.setup:
+            call_setup(settings.setup)
+        return Registry.load(settings.tool_modules)
+    except (SetupNotFound, ToolModuleFailed, InvalidTool) as exc:
+        raise UnfitToStart(str(exc)) from exc
