@@ -32,7 +32,7 @@ _TURNS: Final = """
 SELECT round, body, origin, NULL AS native, note, created_at FROM roundelay_turns WHERE message_id = $1 ORDER BY round
 """
 _CALLS: Final = """
-SELECT round, position, effect, status, result, started_at, finished_at, executor, loose
+SELECT round, position, effect, status, result, started_at, finished_at, executor, loose, late_result
 FROM roundelay_calls WHERE message_id = $1 ORDER BY round, position
 """
 _UPDATES: Final = "SELECT seq, body FROM roundelay_updates WHERE message_id = $1 ORDER BY seq"
@@ -133,4 +133,5 @@ def _call(row: Row, name: str, arguments: str) -> TimelineCall:
         finished_at=row["finished_at"],
         executor=row["executor"],
         loose=bool(row["loose"]),
+        late_result=None if row["late_result"] is None else unpacked(row["late_result"]),
     )
