@@ -111,7 +111,7 @@ class Sender:
 
     def _length(self, name: str) -> int | None:
         try:
-            with self._app.connection_for_read() as connection:
+            with self._app.pool.acquire(block=True, timeout=5) as connection:
                 return int(connection.default_channel.queue_declare(name, passive=True).message_count)
         except self._app.connection_for_read().channel_errors:
             return 0

@@ -2,22 +2,38 @@
 
 from typing import Any
 
-from celery import Celery
+from celery import Celery, Task
+from celery.worker.request import Request
 
 from roundelay.names import ANSWER_TASK, ROUND_TASK
 from roundelay_worker.store.records import Dispatch
 from roundelay_worker.wiring import Runtime
 
 
+class Unacknowledged(Request):  # type: ignore[misc]
+    """A request from a queue without acknowledgements: Kombu's Redis transport would send them all the same."""
+
+    def acknowledge(self) -> None:
+        """Note that nothing is owed to the broker."""
+        self.acknowledged = True
+
+
+class UnacknowledgedTask(Task):  # type: ignore[misc]
+    """A task of such a queue."""
+
+    Request = Unacknowledged
+
+
 def add_tasks(app: Celery, runtime: Runtime, send: Any) -> None:
     """Register the tasks on ``app``; each does one round in ``runtime`` and sends what follows."""
+    base = Task if app.conf.task_acks_late else UnacknowledgedTask
 
-    @app.task(name=ANSWER_TASK, bind=True)  # type: ignore[untyped-decorator]
+    @app.task(name=ANSWER_TASK, bind=True, base=base)  # type: ignore[untyped-decorator]
     def answer(task: Any, message_id: str, dispatch: int = 1) -> None:
         """Begin a message: its first round."""
         send(runtime.run(message_id, dispatch, new=True), task.request.id)
 
-    @app.task(name=ROUND_TASK, bind=True)  # type: ignore[untyped-decorator]
+    @app.task(name=ROUND_TASK, bind=True, base=base)  # type: ignore[untyped-decorator]
     def round_(task: Any, message_id: str, round_number: int, dispatch: int) -> None:  # noqa: ARG001 - shown in Flower
         """Go on with a message: one more round."""
         send(runtime.run(message_id, dispatch), task.request.id)
