@@ -16,7 +16,7 @@ import uvloop
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from roundelay.names import process_key
+from roundelay.names import alive_key
 from roundelay_worker.accept import Acceptor
 from roundelay_worker.advance import Advance
 from roundelay_worker.call_ids import CallId
@@ -234,7 +234,7 @@ class Runtime:
 
     async def _show_alive(self) -> None:
         """Let readers and probes see that this worker lives, and whether it consumes."""
-        key = process_key(self.settings.prefix, self.process_id)
+        key = alive_key(self.settings.prefix, self.process_id)
         while True:
             try:
                 await self._redis.set(key, self._condition(), px=int(self.settings.lease * 1000))
