@@ -18,6 +18,7 @@ from redis.exceptions import NoScriptError, RedisError
 
 from roundelay.names import answer_key, cancels_key, state_key, updates_key
 from roundelay_worker.render import provisional_body
+from roundelay_worker.store.errors import StoreUnavailable
 from roundelay_worker.store.records import Publication
 
 log = logging.getLogger(__name__)
@@ -106,10 +107,25 @@ Fetch = Callable[[str], Awaitable[Publication | None]]
 Mark = Callable[[list[tuple[str, int]]], Awaitable[None]]
 
 
-class Publisher:
-    """One writer to Redis per process; callers hand over and go on."""
+def _always() -> bool:
+    return True
 
-    def __init__(self, redis: aioredis.Redis, prefix: str, ttl: float, fetch: Fetch, mark: Mark) -> None:
+
+class Publisher:
+    """One writer to Redis per process; callers hand over and go on.
+
+    What is queued while ``may_publish`` says no (the lease ran out) is dropped: whoever has the message speaks for it.
+    """
+
+    def __init__(
+        self,
+        redis: aioredis.Redis,
+        prefix: str,
+        ttl: float,
+        fetch: Fetch,
+        mark: Mark,
+        may_publish: Callable[[], bool] = _always,
+    ) -> None:
         self._redis = redis
         self._prefix = prefix
         self._ttl = int(ttl)
@@ -119,7 +135,7 @@ class Publisher:
         self._published: dict[str, int] = {}
         self._wake = asyncio.Event()
         self._script = redis.register_script(PUBLISH)
-        self.paused = False
+        self._may_publish = may_publish
 
     def publish(self, publishing: Publishing) -> None:
         """Queue durable updates that are saved."""
@@ -154,19 +170,20 @@ class Publisher:
         marked = time.monotonic()
         while True:
             await self._wait(marked)
-            batch, self._queue = self._queue, []
-            if batch and not self.paused:
-                await self._send(batch)
+            await self._send_queued()
             if self._published and time.monotonic() - marked >= _MARK_EVERY:
                 marked = time.monotonic()
                 await self._note()
 
     async def drain(self) -> None:
         """Publish and note what is queued now."""
-        batch, self._queue = self._queue, []
-        if batch:
-            await self._send(batch)
+        await self._send_queued()
         await self._note()
+
+    async def _send_queued(self) -> None:
+        batch, self._queue = self._queue, []
+        if batch and self._may_publish():
+            await self._send(batch)
 
     async def _wait(self, marked: float) -> None:
         pause = max(_MARK_EVERY - (time.monotonic() - marked), 0.001) if self._published else None
@@ -232,7 +249,11 @@ class Publisher:
 
     async def rebuild(self, message_id: str) -> bool:
         """Make a message's stream, state and answer again from the database, in one transaction."""
-        found = await self._fetch(message_id)
+        try:
+            found = await self._fetch(message_id)
+        except StoreUnavailable:
+            log.warning("rebuild_failed", extra={"error": "StoreUnavailable", "message_id": message_id})
+            return False
         return found is not None and await self.restore(found)
 
     async def restore(self, found: Publication) -> bool:
@@ -256,5 +277,10 @@ class Publisher:
 
     async def _note(self) -> None:
         noted, self._published = self._published, {}
-        if noted:
+        if not noted:
+            return
+        try:
             await self._mark(list(noted.items()))
+        except StoreUnavailable:
+            # Not known to be published, so the watchdog publishes it again; Redis refuses what it has.
+            log.warning("published_not_noted", extra={"messages": len(noted)})

@@ -50,10 +50,11 @@ _DEAF: Final = 10.0
 EXIT_DEAF: Final = 71
 EXIT_LOOSE: Final = 73
 EXIT_STUCK: Final = 72
+EXIT_BROKEN: Final = 74
 _STUCK: Final = 15.0
 """Seconds by which a step may outlive its own deadline."""
-_WEDGED: Final = 30.0
-"""Seconds without a turn of the event loop after which the process is given up."""
+_WEDGED: Final = 5
+"""Lease lengths without a turn of the event loop after which the process is given up."""
 
 Send = Callable[[tuple[Dispatch, ...]], Awaitable[None]]
 QueueLength = Callable[[Queue], Awaitable[int | None]]
@@ -123,7 +124,6 @@ class Runtime:
             raise UnfitToStart(str(exc)) from exc
         except (aioredis.RedisError, OSError) as exc:
             raise UnfitToStart(f"Redis cannot be used ({type(exc).__name__}): check ROUNDELAY_REDIS_URL.") from exc
-        self._lease.start()
 
     async def _open(self) -> None:
         settings = self.settings
@@ -133,16 +133,22 @@ class Runtime:
         await self._store.migrate()
         await self._store.register(self.process_id, socket.gethostname(), os.getpid(), settings.lease)
         self._build(Clock(await self._store.now()))
+        self._lease.start()
+        self._begin(self._lease.beat(), self._publisher.run(), self._show_alive())
         await self._outbox.check_redis()
-        works: list[Coroutine[Any, Any, None]] = [self._publisher.run(), self._lease.beat()]
         if not self._quarantine:
-            works += [self._watchdog.run(), self._control.run(), self._show_alive(), self._guard()]
-        self._background = [asyncio.ensure_future(work) for work in works]
+            self._begin(self._watchdog.run(), self._control.run(), self._guard())
+
+    def _begin(self, *works: Coroutine[Any, Any, None]) -> None:
+        for work in works:
+            part = asyncio.ensure_future(work)
+            part.add_done_callback(_end_without)
+            self._background.append(part)
 
     def _build(self, clock: Clock) -> None:
         settings, store = self.settings, self._store
         self._publisher = Publisher(
-            self._redis, settings.prefix, settings.answer_ttl, self._fetch, store.mark_published
+            self._redis, settings.prefix, settings.answer_ttl, self._fetch, store.mark_published, self._may_publish
         )
         self._outbox = Outbox(self._redis, settings.prefix, store, self._publisher, settings.answer_ttl)
         self._acceptor = Acceptor(self._redis, settings.prefix, store, self._publisher, clock, settings.queue_timeout)
@@ -186,7 +192,7 @@ class Runtime:
             settings.retention,
         )
         self._lease = LeaseKeeper(
-            lambda: store.lease(self.process_id, settings.lease), settings.lease, _WEDGED, self._lease_lost
+            lambda: store.lease(self.process_id, settings.lease), settings.lease, _WEDGED * settings.lease, self._lease_lost
         )
 
     def run(self, message_id: str, dispatch: int, *, new: bool = False) -> tuple[Dispatch, ...]:
@@ -226,6 +232,9 @@ class Runtime:
         await self._redis.aclose()
         await self._listening.aclose()
         await self._store.close()
+
+    def _may_publish(self) -> bool:
+        return self._lease.held()
 
     def _lease_lost(self) -> None:
         # Someone else may already go on with what this process holds; nothing here may act any more.
@@ -304,6 +313,13 @@ class Runtime:
             sys.executable, "-m", "roundelay_worker.quarantine", dispatch.message_id, str(dispatch.dispatch)
         )
         await child.wait()
+
+
+def _end_without(part: asyncio.Task[None]) -> None:
+    """End a process that has lost one of its parts: it lives, and does not do its work."""
+    if not part.cancelled() and part.exception() is not None:
+        log.critical("part_broke", exc_info=part.exception())
+        os._exit(EXIT_BROKEN)
 
 
 def _load_tools(settings: Settings) -> Registry:
