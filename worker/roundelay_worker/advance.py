@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 import orjson
+from redis.exceptions import RedisError
 
 from roundelay.messages import Submission
 from roundelay.names import Status
@@ -62,6 +63,7 @@ T = TypeVar("T")
 Isolate = Callable[[Dispatch], Awaitable[None]]
 """Runs one round of a message in a child process of its own, and returns when that has ended."""
 
+_OUTBOX_AT_ONCE = 100
 QUICK = 0.02
 """Seconds that reads may take to be saved together with their turn; then the turn is saved first."""
 SHORT_PAUSE = 1.0
@@ -116,7 +118,7 @@ class Advance:
         ``new`` says that the database may not have the message yet.
         """
         if new:
-            await self._acceptor.accept(message_id)
+            await self._accept(message_id)
         claim = await self._store.claim(
             message_id, self._process_id, dispatch=dispatch, max_state_version=STATE_VERSION
         )
@@ -127,6 +129,15 @@ class Advance:
             return await self._quarantine(claim, self._isolate)
         session = await self._open(message_id, claim)
         return await self._drive(session)
+
+    async def _accept(self, message_id: str) -> None:
+        """Have the database know a message, from the inbox or from the web apps' outbox."""
+        try:
+            if await self._acceptor.accept(message_id) == "missing":
+                await self._acceptor.take_outbox(_OUTBOX_AT_ONCE)
+        except (RedisError, OSError) as exc:
+            # A task that is sent again is for a message that the database has.
+            log.warning("inbox_unreachable", extra={"message_id": message_id, "error": type(exc).__name__})
 
     async def _quarantine(self, claim: Claim, isolate: Isolate) -> tuple[Dispatch, ...]:
         """Have a message that may be deadly run where only it can be hurt."""

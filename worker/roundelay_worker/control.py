@@ -89,7 +89,7 @@ class Control:
     async def cancel(self, message_id: str) -> None:
         """End a message as cancelled, wherever it is."""
         standing = await self._store.request_cancel(message_id)
-        if standing == "missing" and await self._acceptor.accept(message_id):
+        if standing == "missing" and await self._acceptor.accept(message_id) == "accepted":
             standing = await self._store.request_cancel(message_id)
         if standing in {"ended", "missing"}:
             await self._redis.zrem(cancels_key(self._prefix), message_id)

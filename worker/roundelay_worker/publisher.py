@@ -29,11 +29,14 @@ _MARK_EVERY: Final = 0.25
 """Seconds between two notes to the database of what is published; one statement notes all."""
 _DELTA_EVERY: Final = 0.005
 """Seconds that deltas are gathered for: pieces that come together go out together."""
+_KEPT_WHILE_LIVE: Final = 30 * 86_400
+"""Seconds that Redis keeps what is told of a message that has not ended; its silence may be longer than the TTL."""
 
 PUBLISH: Final = """
 local stream, state, answer, cancels = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local ttl, id, status, round, worker, after = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local final, first, count = ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9])
+local live_ttl, conversation, idempotency = ARGV[11], ARGV[12], ARGV[15]
 local last = redis.call('XREVRANGE', stream, '+', '-', 'COUNT', 1)
 local have = 0
 if #last > 0 then have = tonumber(string.match(last[1][1], '^(%d+)')) end
@@ -46,7 +49,7 @@ end
 for i = 1, count do
   local seq = first + i - 1
   if seq > have then
-    redis.call('XADD', stream, 'MAXLEN', '~', ARGV[10], seq .. '-0', 'update', ARGV[10 + i])
+    redis.call('XADD', stream, 'MAXLEN', '~', ARGV[10], seq .. '-0', 'update', ARGV[15 + i])
   end
 end
 local newest = first + count - 1
@@ -54,8 +57,19 @@ if newest >= have then
   redis.call('HSET', state, 'status', status, 'round', round, 'worker', worker, 'after', after,
              'seq', newest, 'trim', have)
 end
-redis.call('EXPIRE', stream, ttl)
-redis.call('EXPIRE', state, ttl)
+if conversation ~= '' then
+  redis.call('HSETNX', state, 'conversation_id', conversation)
+  redis.call('HSETNX', state, 'user_id', ARGV[13])
+  redis.call('HSETNX', state, 'submitted_at', ARGV[14])
+end
+local ended = final ~= '' or redis.call('EXISTS', answer) == 1
+if idempotency ~= '' then
+  local record, first_use = string.match(idempotency, '^(%S+) (.+)$')
+  redis.call('HSET', state, 'idempotency', record)
+  redis.call('SET', record, first_use, 'EX', ended and ttl or live_ttl, 'NX')
+end
+redis.call('EXPIRE', stream, ended and ttl or live_ttl)
+redis.call('EXPIRE', state, ended and ttl or live_ttl)
 if final ~= '' then
   if redis.call('SET', answer, final, 'EX', ttl, 'NX') then redis.call('PUBLISH', answer, final) end
   redis.call('ZREM', cancels, id)
@@ -68,7 +82,11 @@ return newest
 
 @dataclass(frozen=True, slots=True)
 class Publishing:
-    """Updates to be published together, numbered ``first`` onwards without a hole, and the state they lead to."""
+    """Updates to be published together, numbered ``first`` onwards without a hole, and the state they lead to.
+
+    Whose message it is, when it came, and its idempotency record (``name message digest``) are told with the first
+    update, and again when Redis has forgotten them.
+    """
 
     message_id: str
     first: int
@@ -78,6 +96,10 @@ class Publishing:
     worker: str = ""
     after: str = ""
     answer: str = ""
+    user_id: str = ""
+    conversation_id: str = ""
+    submitted_at: float = 0.0
+    idempotency: str = ""
 
 
 @dataclass(slots=True)
@@ -98,7 +120,12 @@ def publishing(publication: Publication) -> Publishing:
         updates=tuple(body for _, body in publication.updates),
         status=publication.status,
         round=publication.round,
+        after=publication.after or "",
         answer=publication.answer or "",
+        user_id=publication.user_id,
+        conversation_id=publication.conversation_id,
+        submitted_at=publication.submitted_at,
+        idempotency=publication.idempotency or "",
     )
 
 
@@ -237,7 +264,9 @@ class Publisher:
         prefix, message_id = self._prefix, item.message_id
         keys = [updates_key(prefix, message_id), state_key(prefix, message_id), answer_key(prefix, message_id)]
         fields = [self._ttl, message_id, item.status, item.round, item.worker, item.after, item.answer]
-        return [*keys, cancels_key(prefix)], [*fields, item.first, len(item.updates), _MOST_ENTRIES, *item.updates]
+        bounds = [item.first, len(item.updates), _MOST_ENTRIES, max(self._ttl, _KEPT_WHILE_LIVE)]
+        identity = [item.conversation_id, item.user_id, f"{item.submitted_at:.6f}", item.idempotency]
+        return [*keys, cancels_key(prefix)], [*fields, *bounds, *identity, *item.updates]
 
     async def _landed(self, item: Publishing, reply: Any) -> None:
         if isinstance(reply, Exception):

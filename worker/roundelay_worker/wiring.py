@@ -192,7 +192,10 @@ class Runtime:
             settings.retention,
         )
         self._lease = LeaseKeeper(
-            lambda: store.lease(self.process_id, settings.lease), settings.lease, _WEDGED * settings.lease, self._lease_lost
+            lambda: store.lease(self.process_id, settings.lease),
+            settings.lease,
+            _WEDGED * settings.lease,
+            self._lease_lost,
         )
 
     def run(self, message_id: str, dispatch: int, *, new: bool = False) -> tuple[Dispatch, ...]:
