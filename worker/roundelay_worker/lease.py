@@ -39,6 +39,7 @@ class LeaseKeeper:
         self._stop = threading.Event()
         self._beat = time.monotonic()
         self._until = 0.0
+        self._lapsed_until = 0.0
         self._thread = threading.Thread(target=self._run, name="roundelay-lease", daemon=True)
 
     def start(self) -> None:
@@ -49,6 +50,14 @@ class LeaseKeeper:
     def held(self) -> bool:
         """Say whether the lease has not run out as far as this process knows, also right after a suspend."""
         return ticking() < self._until
+
+    def may_judge(self) -> bool:
+        """Say whether this process may take work from those whose lease ran out.
+
+        One whose own lease ran out must not, for a lease's length: the database was away, and the others need time
+        to renew theirs.
+        """
+        return self.held() and ticking() - self._lapsed_until > self._lease
 
     def stop(self) -> None:
         """Stop renewing, and wait for the thread."""
@@ -77,5 +86,7 @@ class LeaseKeeper:
             if not held:
                 self._lost()
                 return
+            if asked > self._until:
+                self._lapsed_until = asked
             self._until = asked + self._lease
         connection.close()
