@@ -98,6 +98,8 @@ class Control:
             return
         if standing == "owned":
             await asyncio.sleep(_OWNER_FIRST)
+            if self._sessions.stop(message_id, "cancelled"):  # claimed here when the hint came, not yet at work
+                return
         await self._send(await self._advance.end_unowned(message_id))
 
     async def catch_up(self) -> None:
