@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from harness.deployment import Deployment, NUMBERS
+from harness.deployment import NUMBERS, Deployment
 from harness.services import create_database
 
 from roundelay_worker.embedded_postgres import running_postgres
@@ -44,7 +44,9 @@ def fake() -> Iterator[FakeLLM]:
 
 
 @pytest.fixture
-def deploy(folder: Path, valkey: str, request: pytest.FixtureRequest, fake: FakeLLM) -> Iterator[Callable[..., Deployment]]:
+def deploy(
+    folder: Path, valkey: str, request: pytest.FixtureRequest, fake: FakeLLM
+) -> Iterator[Callable[..., Deployment]]:
     """Make deployments: ``deploy()`` on PostgreSQL, ``deploy("sqlite")``; settings as keyword arguments."""
     with ExitStack() as stack:
 

@@ -1,7 +1,5 @@
 """A worker process that dies: what it held goes on elsewhere, and the world is changed at most once."""
 
-import time
-
 import pytest
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
