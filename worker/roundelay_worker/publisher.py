@@ -25,8 +25,11 @@ log = logging.getLogger(__name__)
 
 _MOST_ENTRIES: Final = 20_000
 """Cap on a stream; only a message of thousands of rounds reaches it, and its readers then see a ``gap``."""
-_MARK_EVERY: Final = 0.25
-"""Seconds between two notes to the database of what is published; one statement notes all."""
+_MARK_EVERY: Final = 0.6
+"""Seconds between two notes to the database of what is published; one statement notes all that waited so long.
+
+Most need none: the next save of a message tells what is published of it.
+"""
 _DELTA_EVERY: Final = 0.005
 """Seconds that deltas are gathered for: pieces that come together go out together."""
 _KEPT_WHILE_LIVE: Final = 30 * 86_400
@@ -160,6 +163,7 @@ class Publisher:
         self._mark = mark
         self._queue: list[Publishing | _Delta] = []
         self._published: dict[str, int] = {}
+        self._to_note: dict[str, int] = {}
         self._wake = asyncio.Event()
         self._script = redis.register_script(PUBLISH)
         self._may_publish = may_publish
@@ -198,13 +202,14 @@ class Publisher:
         while True:
             await self._wait(marked)
             await self._send_queued()
-            if self._published and time.monotonic() - marked >= _MARK_EVERY:
+            if time.monotonic() - marked >= _MARK_EVERY:
                 marked = time.monotonic()
                 await self._note()
 
     async def drain(self) -> None:
         """Publish and note what is queued now."""
         await self._send_queued()
+        await self._note()
         await self._note()
 
     async def _send_queued(self) -> None:
@@ -213,7 +218,7 @@ class Publisher:
             await self._send(batch)
 
     async def _wait(self, marked: float) -> None:
-        pause = max(_MARK_EVERY - (time.monotonic() - marked), 0.001) if self._published else None
+        pause = max(_MARK_EVERY - (time.monotonic() - marked), 0.001) if self._published or self._to_note else None
         try:
             async with asyncio.timeout(pause):
                 await self._wake.wait()
@@ -302,10 +307,11 @@ class Publisher:
 
     def take_published(self, message_id: str) -> int | None:
         """Return the highest number known to be published, to be noted with the next save."""
-        return self._published.pop(message_id, None)
+        before = self._to_note.pop(message_id, None)
+        return self._published.pop(message_id, before)
 
     async def _note(self) -> None:
-        noted, self._published = self._published, {}
+        noted, self._to_note, self._published = self._to_note, self._published, {}
         if not noted:
             return
         try:
