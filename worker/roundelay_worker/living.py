@@ -35,7 +35,7 @@ def _machine() -> str:
     """Return what tells this kernel since its start, and this container's view of processes, from all others."""
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text()
-        return sha256(f"{boot} {os.readlink('/proc/self/ns/pid')}".encode()).hexdigest()[:8]
+        return sha256(f"{boot} {(_PROC / 'self/ns/pid').readlink()}".encode()).hexdigest()[:8]
     except OSError:
         return ""
 

@@ -31,6 +31,8 @@ QUICK = {"ROUNDELAY_LEASE": "2", "ROUNDELAY_SWEEP": "0.3", "ROUNDELAY_CONCURRENC
 class Deployment:
     """What a test speaks to: ``ask``, ``worker``, ``effects``, ``show``."""
 
+    eventually = staticmethod(eventually)
+
     def __init__(self, home: Path, redis_url: str, database_url: str, fake: FakeLLM, **env: str) -> None:
         self.home = home
         self.prefix = f"d{os.getpid()}-{next(NUMBERS)}"
@@ -134,7 +136,7 @@ class Deployment:
         assert not [seen for seen in self.fake.refusals if seen.refusal.message], self.fake.refusals
 
     def sound_at_rest(self) -> None:
-        """See that nothing of this deployment's in Redis lives for ever but the broker's queues, and that nothing runs."""
+        """See that nothing runs, and that nothing of this deployment lives in Redis for ever but its queues."""
         counts = self.stored(lambda store: store.counts())
         assert (counts.ready, counts.running, counts.postponed, counts.parked) == (0, 0, 0, 0), counts
         lasting = [key for key in self.redis.scan_iter(f"{self.prefix}:*", count=1000) if self.redis.ttl(key) == -1]

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from harness.waiting import eventually
@@ -64,8 +65,6 @@ class Worker:
 
     def close(self) -> None:
         """Leave nothing of it behind."""
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         self.process.wait(30)
