@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import redis
 
 from harness.waiting import PATIENCE, eventually
-from harness.workers import Worker
+from harness.workers import Worker, Zygote
 from roundelay import Answer, Client, Job
 from roundelay.names import messages_queue, rounds_queue
 from roundelay_worker.store.records import Timeline
@@ -33,7 +33,10 @@ class Deployment:
 
     eventually = staticmethod(eventually)
 
-    def __init__(self, home: Path, redis_url: str, database_url: str, fake: FakeLLM, **env: str) -> None:
+    def __init__(
+        self, zygote: Zygote, home: Path, redis_url: str, database_url: str, fake: FakeLLM, **env: str
+    ) -> None:
+        self.zygote = zygote
         self.home = home
         self.prefix = f"d{os.getpid()}-{next(NUMBERS)}"
         self.redis_url = redis_url
@@ -63,7 +66,7 @@ class Deployment:
     def worker(self, *, app: str = "roundelay_worker.app", words: tuple[str, ...] = (), **env: str) -> Worker:
         """Start a worker process."""
         log = self.home / f"{len(self.workers)}.log"
-        worker = Worker({**self.env, **env}, log, app=app, words=words)
+        worker = Worker(self.zygote, {**self.env, **env}, log, app=app, words=words)
         self.workers.append(worker)
         return worker
 
