@@ -1,12 +1,9 @@
 """A worker process that dies: what it held goes on elsewhere, and the world is changed at most once."""
 
 import pytest
+from harness.words import call
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
-
-
-def call(name: str, **arguments):
-    return {"calls": [{"name": name, "arguments": arguments}]}
 
 
 def test_a_message_is_answered_by_real_processes(deploy):

@@ -4,14 +4,11 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 
 import pytest
+from harness.words import call
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(400)]
 
 AT_ONCE = 4
-
-
-def call(name: str, **arguments):
-    return {"calls": [{"name": name, "arguments": arguments}]}
 
 
 def crash_at(deploy, point: int) -> bool:

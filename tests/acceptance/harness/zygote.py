@@ -57,7 +57,7 @@ def become(env: dict[str, str], argv: list[str], log: str) -> None:
         nothing = os.open(os.devnull, os.O_RDONLY)
         for target, source in ((0, nothing), (1, opened), (2, opened)):
             os.dup2(source, target)
-        sys.stdin, sys.stdout, sys.stderr = (open(n, mode, closefd=False) for n, mode in ((0, "r"), (1, "w"), (2, "w")))
+        sys.stdin, sys.stdout, sys.stderr = (os.fdopen(n, mode) for n, mode in ((0, "r"), (1, "w"), (2, "w")))
         os.environ.clear()
         os.environ.update(env)
         sys.argv = ["celery", *argv]
