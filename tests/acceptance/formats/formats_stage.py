@@ -3,7 +3,7 @@
 import json
 import logging
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
@@ -136,12 +136,15 @@ class Stage:
         """Submit, and wait for the answer."""
         return self.ask(model, *steps, name=name, **options).wait(PATIENCE)
 
-    def answers(self, *steps: Step, name: str, formats: Any = MODELS, flag: str = "", **options: Any) -> dict[str, Answer]:
-        """Ask every format at once; its requests count under ``{format}-{name}``; ``flag`` is added to the model."""
-        jobs = {
-            wire: self.ask(f"{MODELS[wire]}{flag}", *steps, name=f"{wire}-{name}", **options) for wire in formats
-        }
-        return {wire: job.wait(PATIENCE) for wire, job in jobs.items()}
+    def asked(
+        self, *steps: Step, name: str, formats: Iterable[str] = tuple(MODELS), flag: str = "", **options: Any
+    ) -> dict[str, Job]:
+        """Submit to every format at once; requests count under ``{format}-{name}``, ``flag`` is added to the model."""
+        return {wire: self.ask(f"{MODELS[wire]}{flag}", *steps, name=f"{wire}-{name}", **options) for wire in formats}
+
+    def answers(self, *steps: Step, name: str, **options: Any) -> dict[str, Answer]:
+        """Submit to every format at once, and wait for all answers."""
+        return {wire: job.wait(PATIENCE) for wire, job in self.asked(*steps, name=name, **options).items()}
 
     def requests(self, name: str) -> list[Recorded]:
         """Return the requests of a script, oldest first."""

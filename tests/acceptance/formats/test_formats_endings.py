@@ -16,12 +16,18 @@ def body_text(request) -> str:
 def test_a_refusal_ends_the_message_and_is_no_part_of_what_comes_after(stage: Stage, finish: str):
     asked = {
         wire: stage.ask(
-            wire, {"finish": finish, "text": "forbidden fruit"}, name=f"{wire}-{finish}", conversation_id=f"{wire}-{finish}"
+            wire,
+            {"finish": finish, "text": "forbidden fruit"},
+            name=f"{wire}-{finish}",
+            conversation_id=f"{wire}-{finish}",
         )
         for wire in FORMATS
     }
     answers = {wire: job.wait(60) for wire, job in asked.items()}
-    after = {wire: stage.answer(wire, {"text": "ok"}, name=f"{wire}-{finish}-after", conversation_id=f"{wire}-{finish}") for wire in FORMATS}
+    after = {
+        wire: stage.answer(wire, {"text": "ok"}, name=f"{wire}-{finish}-after", conversation_id=f"{wire}-{finish}")
+        for wire in FORMATS
+    }
 
     for wire, answer in answers.items():
         assert (wire, answer.status, answer.error.code if answer.error else "") == (wire, "refused", "refused")
@@ -120,7 +126,12 @@ def test_a_call_leaked_as_text_is_discarded_and_asked_for_again_with_a_nudge(sta
 
 
 def test_a_malformed_call_is_asked_for_again_or_answered_with_an_error(stage: Stage):
-    bad = {"calls": [call("add", a=1, b=2)], "finish": "malformed", "times": 1, "then": {"calls": [call("add", a=1, b=2)]}}
+    bad = {
+        "calls": [call("add", a=1, b=2)],
+        "finish": "malformed",
+        "times": 1,
+        "then": {"calls": [call("add", a=1, b=2)]},
+    }
 
     answers = stage.answers(bad, {"text": "It is 3."}, name="malformed")
 
@@ -200,7 +211,9 @@ def test_a_closing_turn_that_fails_twice_is_replaced_by_a_summary(stage: Stage, 
 
 
 def test_with_no_rounds_at_all_calls_are_answered_unexecuted(stage: Stage):
-    answers = stage.answers({"calls": [call("note", text="x")]}, name="no-rounds", closing={"text": "No."}, max_rounds=0)
+    answers = stage.answers(
+        {"calls": [call("note", text="x")]}, name="no-rounds", closing={"text": "No."}, max_rounds=0
+    )
 
     for wire, answer in answers.items():
         assert (wire, answer.status, answer.text, answer.usage.tool_calls) == (wire, "round_limit", "No.", 0)
