@@ -163,31 +163,36 @@ class Stage:
         """Return the codes of the retries of a message."""
         return [update.code or "" for update in self.updates(message_id) if update.kind == "retrying"]
 
-    def database_texts(self) -> Iterator[str]:
-        """Yield every value of every column of every table."""
-        connection = sqlite3.connect(f"file:{self.folder}/stage.db?mode=ro", uri=True)
-        try:
-            tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-            for table in tables:
-                for row in connection.execute(f'SELECT * FROM "{table}"'):
-                    yield from (str(value) for value in row if value is not None)
-        finally:
-            connection.close()
+    def everything(self) -> str:
+        """Return what was logged, every task, and all that the database and Redis hold."""
+        tables, keys = database_texts(self.folder / "stage.db"), redis_texts(self.redis_url, self.prefix)
+        return "\n".join([*self.log.lines, *self.tasks, *tables, *keys])
 
-    def redis_texts(self) -> Iterator[str]:
-        """Yield everything that Redis holds under this stage's prefix."""
-        with redis.Redis.from_url(self.redis_url, decode_responses=True) as connection:
-            for key in connection.scan_iter(match=f"*{self.prefix}*", count=1000):
-                match connection.type(key):
-                    case "string":
-                        yield str(connection.get(key))
-                    case "hash":
-                        yield str(connection.hgetall(key))
-                    case "stream":
-                        yield str(connection.xrange(key))
-                    case "list":
-                        yield str(connection.lrange(key, 0, -1))
-                    case "zset":
-                        yield str(connection.zrange(key, 0, -1))
-                    case "set":
-                        yield str(connection.smembers(key))
+
+def database_texts(file: Path) -> Iterator[str]:
+    """Yield every value of every column of every table."""
+    connection = sqlite3.connect(f"file:{file}?mode=ro", uri=True)
+    try:
+        tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        for table in tables:
+            for row in connection.execute(f'SELECT * FROM "{table}"'):
+                yield from (str(value) for value in row if value is not None)
+    finally:
+        connection.close()
+
+
+def redis_texts(url: str, prefix: str) -> Iterator[str]:
+    """Yield everything that Redis holds under a prefix: answers, updates, states, tasks."""
+    with redis.Redis.from_url(url, decode_responses=True) as connection:
+        readers = {
+            "string": connection.get,
+            "hash": connection.hgetall,
+            "stream": connection.xrange,
+            "list": lambda key: connection.lrange(key, 0, -1),
+            "zset": lambda key: connection.zrange(key, 0, -1),
+            "set": connection.smembers,
+        }
+        for key in connection.scan_iter(match=f"*{prefix}*", count=1000):
+            kind = connection.type(key)
+            if kind in readers:  # a key that expired meanwhile has none
+                yield f"{key} {readers[kind](key)}"

@@ -200,9 +200,7 @@ def test_a_wrong_key_fails_at_once_and_names_its_variable_but_not_the_key(build:
         assert VARIABLES[wire] in answer.error.message
         assert closed.fake.count(f"{wire}-wrong-key") == 1
     updates = [update.model_dump_json() for answer in answers.values() for update in closed.updates(answer.message_id)]
-    everything = "\n".join(
-        [*updates, *closed.log.lines, *closed.tasks, *closed.database_texts(), *closed.redis_texts()]
-    )
+    everything = "\n".join([*updates, closed.everything()])
     assert "wrong-key" in everything
     assert "WRONG" not in everything
     assert KEY not in everything
