@@ -15,7 +15,8 @@ name                                           type     meaning
 ``{prefix}:cancels``                           zset     ids whose cancellation was asked for, scored by time
 ``{prefix}:control``                           channel  hints to every worker process: ``cancel {id}``, ``restore {id}``
 ``{prefix}:database``                          string   id of the database that this prefix belongs to
-``{prefix}:alive:{worker}``                    string   expires with the lease of the worker named in a state hash
+``{prefix}:alive:{worker}``                    string   expires with the lease of the worker named in a state hash;
+                                                        says whether it consumes
 ``{prefix}:wake:{reader}``                     both     stream and channel by which a client wakes its own reader
 ``{prefix}.messages``, ``{prefix}.rounds``     queues   Celery: new messages, continued rounds
 =============================================  =======  ==========================================================

@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from roundelay_worker.store.codec import decoded_result, decoded_turn, unpacked
 from roundelay_worker.store.driver import Driver, Query, Row, Rows, Script
+from roundelay_worker.store.folding import unfolded
 from roundelay_worker.store.loading import turn_row
 from roundelay_worker.store.publishing import accepted_update, status_of
 from roundelay_worker.store.records import Counts, Timeline, TimelineCall, TimelineTurn
@@ -98,7 +99,7 @@ def _timeline(message_id: str) -> Script[Timeline | None]:
         message_id=message_id,
         status=status_of(row),
         turns=tuple([_turn(turn, [call for call in calls if call["round"] == turn["round"]]) for turn in turns]),
-        updates=(first, *((each["seq"], each["body"]) for each in updates)),
+        updates=(first, *unfolded(updates, 0)),
         **copied,
     )
 
