@@ -105,6 +105,10 @@ class Deployment:
         assert found is not None, f"the database does not know {message_id}"
         return found
 
+    def known(self, job: Job) -> bool:
+        """Say whether the database has a message."""
+        return self.stored(lambda store: store.timeline(job.message_id)) is not None
+
     def stored(self, question: Any) -> Any:
         """Ask the database something, in a loop of our own."""
 
