@@ -1,6 +1,5 @@
 """Nothing hangs: submit answers or fails within 5 seconds whatever Redis and the network do, and forks are safe."""
 
-# ruff: noqa: PLR0917 - the fixtures a test needs are its positional arguments
 import asyncio
 import os
 import socket

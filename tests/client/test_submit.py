@@ -1,6 +1,5 @@
 """What submit stores, sends and refuses."""
 
-# ruff: noqa: PLR0917 - the fixtures a test needs are its positional arguments
 import base64
 import json
 import math

@@ -26,6 +26,9 @@ from roundelay_worker.wiring import Runtime, UnfitToStart, keepalive
 
 log = logging.getLogger(__name__)
 
+_ANSWERS_WITHIN = 5.0
+"""Seconds for a broker to tell a queue's length; the sweeps must not wait for one that hangs."""
+
 
 def celery_app(settings: Settings) -> Celery:
     """Return the Celery app, configured for the broker of ``settings``; it knows no task yet."""
@@ -33,6 +36,9 @@ def celery_app(settings: Settings) -> Celery:
     on_redis = _is_redis(settings)
     names = (rounds_queue(settings.prefix), messages_queue(settings.prefix))
     app.conf.update(
+        # Both set: Celery itself would prefer CELERY_BROKER_URL, which may be that of another application.
+        broker_read_url=settings.broker_url,
+        broker_write_url=settings.broker_url,
         task_queues=[CeleryQueue(name, no_ack=on_redis) for name in names],
         task_default_queue=messages_queue(settings.prefix),
         task_ignore_result=True,
@@ -79,23 +85,27 @@ class Sender:
             "rounds": rounds_queue(settings.prefix),
         }
 
-    def send(self, dispatches: tuple[Dispatch, ...], parent_id: str | None = None) -> None:
-        """Send tasks now; one that cannot be sent is found by the watchdog."""
-        for dispatch in dispatches:
-            name, args, task_id = task_of(dispatch)
-            root = dispatch.message_id
-            try:
-                self._app.send_task(
-                    name,
-                    args=args,
-                    task_id=task_id,
-                    queue=self._queues[dispatch.queue],
-                    root_id=root,
-                    parent_id=parent_id or (None if task_id == root else root),
-                    retry=False,
-                )
-            except Exception as exc:  # noqa: BLE001 - every transport has errors of its own
-                log.warning("task_not_sent", extra={"message_id": root, "error": type(exc).__name__})
+    def send(self, dispatches: tuple[Dispatch, ...], parent_id: str | None = None) -> tuple[Dispatch, ...]:
+        """Send tasks now; return those that could not be sent, which the watchdog finds if nobody else does."""
+        return tuple([dispatch for dispatch in dispatches if not self._sent(dispatch, parent_id)])
+
+    def _sent(self, dispatch: Dispatch, parent_id: str | None) -> bool:
+        name, args, task_id = task_of(dispatch)
+        root = dispatch.message_id
+        try:
+            self._app.send_task(
+                name,
+                args=args,
+                task_id=task_id,
+                queue=self._queues[dispatch.queue],
+                root_id=root,
+                parent_id=parent_id or (None if task_id == root else root),
+                retry=False,
+            )
+        except Exception as exc:  # noqa: BLE001 - every transport has errors of its own
+            log.warning("task_not_sent", extra={"message_id": root, "error": type(exc).__name__})
+            return False
+        return True
 
     async def send_later(self, dispatches: tuple[Dispatch, ...]) -> None:
         """Send tasks from the event loop without blocking it."""
@@ -104,11 +114,15 @@ class Sender:
 
     async def queue_length(self, queue: Queue) -> int | None:
         """Return how many tasks wait in a queue, None if the broker does not say."""
-        return await asyncio.to_thread(self._length, self._queues[queue])
+        try:
+            async with asyncio.timeout(_ANSWERS_WITHIN):
+                return await asyncio.to_thread(self._length, self._queues[queue])
+        except TimeoutError:
+            return None
 
     def _length(self, name: str) -> int | None:
         try:
-            with self._app.connection_for_read() as connection:
+            with self._app.pool.acquire(block=True, timeout=5) as connection:
                 return int(connection.default_channel.queue_declare(name, passive=True).message_count)
         except self._app.connection_for_read().channel_errors:
             return 0

@@ -143,7 +143,10 @@ def _asked(turn: Turn) -> list[tuple[str, str]]:
 
 
 def _canonical(call: Call) -> str:
-    return call.fault or json.dumps(json.loads(call.arguments), sort_keys=True)
+    try:
+        return call.fault or json.dumps(json.loads(call.arguments), sort_keys=True)
+    except RecursionError:  # nested as deep as could just be read where the call was made
+        return call.arguments
 
 
 def skip_repeated(state: State, turn: Turn) -> Step:

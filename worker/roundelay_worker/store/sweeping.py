@@ -147,7 +147,7 @@ def _release_lost(limit: int) -> Script[tuple[Lost, ...]]:
 
 
 async def release_own(driver: Driver, process_id: str, held: Collection[str], grace: float) -> tuple[Lost, ...]:
-    """Give back what ``process_id`` owns, does not hold, and did not claim within ``grace`` seconds; no loss counted."""
+    """Give back what ``process_id`` owns, does not hold, and did not claim within ``grace`` seconds; no loss."""
     return await driver.run(lambda: _release_own(process_id, list(held), grace))
 
 

@@ -165,7 +165,7 @@ class CallOfTurn(_Table, table=True):
 
 
 class DurableUpdate(_Table, table=True):
-    """The outbox: numbered updates, from 2; the first follows from the message's own row."""
+    """The outbox: the updates of one save, numbered from ``seq``; update 1 follows from the message's own row."""
 
     __tablename__ = "roundelay_updates"
 

@@ -76,6 +76,10 @@ class ToolRunner:
         """Return how many loose writes of ``conversation`` (user_id or '', conversation_id) there are."""
         return self._loose.writes(conversation)
 
+    def is_loose_write(self, call_id: str) -> bool:
+        """Say whether this call is a write that goes on although its caller has gone."""
+        return self._loose.is_write(call_id)
+
     async def run(
         self,
         tool: Tool | None,
