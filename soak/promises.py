@@ -4,7 +4,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from roundelay.names import Status
 from roundelay_worker.store.records import TimelineCall
@@ -182,7 +182,7 @@ def _order(evidence: Evidence, owed: list[Submitted]) -> Iterator[str]:
 
 
 def _overlap(evidence: Evidence, owed: list[Submitted]) -> Iterator[str]:
-    """Yield effects that came after a later message of the conversation had begun to act, unless listed as uncertain."""
+    """Yield effects that came after a later message had begun to act, unless they are listed as uncertain."""
     listed = _listed(evidence)
     place = {each.message_id: number for number, each in enumerate(owed)}
     conversation = {each.message_id: each.message.conversation for each in owed}
