@@ -5,13 +5,18 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 UV := $(BIN)/uv
 
-.PHONY: demo test check fmt lock soak bench lock-bench clean
+.PHONY: demo test coverage check fmt lock soak bench lock-bench clean
 
 demo: $(READY)
 	$(BIN)/roundelay demo
 
 test: $(READY)
 	$(BIN)/python -m pytest
+
+# The core is small enough to be tested whole: every branch of loop/, by the tests of loop/ alone.
+coverage: $(READY)
+	$(BIN)/python -m coverage run --source=roundelay_worker.loop -m pytest tests/loop
+	$(BIN)/python -m coverage report --show-missing --fail-under=100
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -152,15 +152,18 @@ class AsyncShell:
     async def _read_streams(self) -> None:
         try:
             await _run_reader(reading(self.board), _StreamPort(self._reads))
-        finally:
+        except BaseException:  # one that comes to its end has retired by itself, and another may have begun
             self.board.retire()
+            raise
 
     async def _listen(self) -> None:
         pubsub = self._reads.pubsub()
         try:
             await _run_reader(listening(self.desk), _ChannelPort(pubsub))
-        finally:
+        except BaseException:  # as above
             self.desk.retire()
+            raise
+        finally:
             with suppress(*FAULTS):
                 await pubsub.aclose()
 

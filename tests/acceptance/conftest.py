@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from harness.deployment import NUMBERS, Deployment
 from harness.services import create_database
+from harness.workers import Zygote
 
 from roundelay_worker.embedded_postgres import running_postgres
 from roundelay_worker.embedded_valkey import running_valkey
@@ -43,9 +44,16 @@ def fake() -> Iterator[FakeLLM]:
         yield fake
 
 
+@pytest.fixture(scope="session")
+def zygote() -> Iterator[Zygote]:
+    made = Zygote()
+    yield made
+    made.close()
+
+
 @pytest.fixture
 def deploy(
-    folder: Path, valkey: str, request: pytest.FixtureRequest, fake: FakeLLM
+    folder: Path, valkey: str, request: pytest.FixtureRequest, fake: FakeLLM, zygote: Zygote
 ) -> Iterator[Callable[..., Deployment]]:
     """Make deployments: ``deploy()`` on PostgreSQL, ``deploy("sqlite")``; settings as keyword arguments."""
     with ExitStack() as stack:
@@ -56,7 +64,7 @@ def deploy(
             url = f"sqlite:///{home}/db" if database == "sqlite" else database
             if database == "postgres":
                 url = create_database(request.getfixturevalue("postgres"), f"d{os.getpid()}_{next(NUMBERS)}")
-            deployment = Deployment(home, redis_url, url, fake, **env)
+            deployment = Deployment(zygote, home, redis_url, url, fake, **env)
             stack.callback(deployment.close)
             return deployment
 

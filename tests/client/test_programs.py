@@ -117,6 +117,22 @@ def test_a_reader_retires_when_nobody_needs_it_and_the_next_one_starts_another()
     assert board.claim() is True
 
 
+def test_a_reader_after_one_that_retired_subscribes_the_wake_channel_too():
+    clock = Clock()
+    desk = Desk("p", clock)
+    desk.claim()
+    first = listening(desk)
+    (subscribed,) = (op.channels for op in [next(first)] if isinstance(op, Subscribe))
+    first.send(None)
+    clock.now += IDLE_SECONDS + 1
+    with pytest.raises(StopIteration):
+        first.send(Notice("message", subscribed[0]))
+
+    desk.claim()
+
+    assert next(listening(desk)) == Subscribe(subscribed), "its connection is another one"
+
+
 def test_a_channel_left_and_asked_for_again_counts_as_subscribed_only_after_the_last_confirmation():
     desk = Desk("p")
     first = Ticket("c", threading.Event())

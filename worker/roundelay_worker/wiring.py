@@ -28,6 +28,7 @@ from roundelay_worker.loop.history import Result
 from roundelay_worker.models import Models
 from roundelay_worker.outbox import Outbox, WrongDatabase
 from roundelay_worker.perform import Bounds, Performer
+from roundelay_worker.providers.schema import SchemaRefused, check_tools
 from roundelay_worker.publisher import Publisher
 from roundelay_worker.resolve import Resolver
 from roundelay_worker.sessions import Sessions
@@ -352,6 +353,8 @@ def _load_tools(settings: Settings) -> Registry:
     try:
         if settings.setup:
             call_setup(settings.setup)
-        return Registry.load(settings.tool_modules)
-    except (SetupNotFound, ToolModuleFailed, InvalidTool) as exc:
+        registry = Registry.load(settings.tool_modules)
+        check_tools(registry.specs(None))
+    except (SetupNotFound, ToolModuleFailed, InvalidTool, SchemaRefused) as exc:
         raise UnfitToStart(str(exc)) from exc
+    return registry

@@ -9,10 +9,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from formats_stage import Stage  # noqa: E402 - on the path by the line above only
+from formats_stage import Stage
 
-from roundelay_worker.embedded_valkey import running_valkey  # noqa: E402
-from roundelay_worker.testing.fake_llm import FakeLLM  # noqa: E402
+from roundelay_worker.embedded_valkey import running_valkey
+from roundelay_worker.testing.fake_llm import FakeLLM
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,7 @@
 import json
 import logging
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
@@ -136,12 +136,15 @@ class Stage:
         """Submit, and wait for the answer."""
         return self.ask(model, *steps, name=name, **options).wait(PATIENCE)
 
-    def answers(self, *steps: Step, name: str, formats: Any = MODELS, flag: str = "", **options: Any) -> dict[str, Answer]:
-        """Ask every format at once; its requests count under ``{format}-{name}``; ``flag`` is added to the model."""
-        jobs = {
-            wire: self.ask(f"{MODELS[wire]}{flag}", *steps, name=f"{wire}-{name}", **options) for wire in formats
-        }
-        return {wire: job.wait(PATIENCE) for wire, job in jobs.items()}
+    def asked(
+        self, *steps: Step, name: str, formats: Iterable[str] = tuple(MODELS), flag: str = "", **options: Any
+    ) -> dict[str, Job]:
+        """Submit to every format at once; requests count under ``{format}-{name}``, ``flag`` is added to the model."""
+        return {wire: self.ask(f"{MODELS[wire]}{flag}", *steps, name=f"{wire}-{name}", **options) for wire in formats}
+
+    def answers(self, *steps: Step, name: str, **options: Any) -> dict[str, Answer]:
+        """Submit to every format at once, and wait for all answers."""
+        return {wire: job.wait(PATIENCE) for wire, job in self.asked(*steps, name=name, **options).items()}
 
     def requests(self, name: str) -> list[Recorded]:
         """Return the requests of a script, oldest first."""
@@ -160,31 +163,36 @@ class Stage:
         """Return the codes of the retries of a message."""
         return [update.code or "" for update in self.updates(message_id) if update.kind == "retrying"]
 
-    def database_texts(self) -> Iterator[str]:
-        """Yield every value of every column of every table."""
-        connection = sqlite3.connect(f"file:{self.folder}/stage.db?mode=ro", uri=True)
-        try:
-            tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-            for table in tables:
-                for row in connection.execute(f'SELECT * FROM "{table}"'):
-                    yield from (str(value) for value in row if value is not None)
-        finally:
-            connection.close()
+    def everything(self) -> str:
+        """Return what was logged, every task, and all that the database and Redis hold."""
+        tables, keys = database_texts(self.folder / "stage.db"), redis_texts(self.redis_url, self.prefix)
+        return "\n".join([*self.log.lines, *self.tasks, *tables, *keys])
 
-    def redis_texts(self) -> Iterator[str]:
-        """Yield everything that Redis holds under this stage's prefix."""
-        with redis.Redis.from_url(self.redis_url, decode_responses=True) as connection:
-            for key in connection.scan_iter(match=f"*{self.prefix}*", count=1000):
-                match connection.type(key):
-                    case "string":
-                        yield str(connection.get(key))
-                    case "hash":
-                        yield str(connection.hgetall(key))
-                    case "stream":
-                        yield str(connection.xrange(key))
-                    case "list":
-                        yield str(connection.lrange(key, 0, -1))
-                    case "zset":
-                        yield str(connection.zrange(key, 0, -1))
-                    case "set":
-                        yield str(connection.smembers(key))
+
+def database_texts(file: Path) -> Iterator[str]:
+    """Yield every value of every column of every table."""
+    connection = sqlite3.connect(f"file:{file}?mode=ro", uri=True)
+    try:
+        tables = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        for table in tables:
+            for row in connection.execute(f'SELECT * FROM "{table}"'):
+                yield from (str(value) for value in row if value is not None)
+    finally:
+        connection.close()
+
+
+def redis_texts(url: str, prefix: str) -> Iterator[str]:
+    """Yield everything that Redis holds under a prefix: answers, updates, states, tasks."""
+    with redis.Redis.from_url(url, decode_responses=True) as connection:
+        readers = {
+            "string": connection.get,
+            "hash": connection.hgetall,
+            "stream": connection.xrange,
+            "list": lambda key: connection.lrange(key, 0, -1),
+            "zset": lambda key: connection.zrange(key, 0, -1),
+            "set": connection.smembers,
+        }
+        for key in connection.scan_iter(match=f"*{prefix}*", count=1000):
+            kind = connection.type(key)
+            if kind in readers:  # a key that expired meanwhile has none
+                yield f"{key} {readers[kind](key)}"

@@ -1,5 +1,6 @@
 """The whole loop on every format: parallel calls, reasoning that goes back, faults, the cap, and going on."""
 
+import itertools
 import json
 
 import pytest
@@ -89,7 +90,10 @@ def test_results_are_in_the_order_of_the_calls_and_errors_are_the_formats_own(st
 
     last = stage.requests(name)[-1].body
     told = RESULTS[wire](last)
-    assert [json.loads(text) for _, text in told[:3]] == [3, *({"city": c, "sky": "clear"} for c in ("Lisbon", "Porto"))]
+    assert [json.loads(text) for _, text in told[:3]] == [
+        3,
+        *({"city": c, "sky": "clear"} for c in ("Lisbon", "Porto")),
+    ]
     assert [error for error, _ in told] == [False] * 3 + [True] * 3 + [False, False, True, False]
     assert "the device is off" in told[3][1]
     assert "add, broken, calculator" in told[4][1]
@@ -107,7 +111,9 @@ def _chat_results(body):
 
 
 def _anthropic_results(body):
-    blocks = [block for message in body["messages"] if isinstance(message["content"], list) for block in message["content"]]
+    blocks = [
+        block for message in body["messages"] if isinstance(message["content"], list) for block in message["content"]
+    ]
     return [(b.get("is_error", False), b["content"]) for b in blocks if b["type"] == "tool_result"]
 
 
@@ -133,7 +139,7 @@ def test_consecutive_requests_share_tools_system_and_history_byte_for_byte(stage
 
     requests = [unmarked(request.raw) for request in stage.requests(name)]
     assert len(requests) == 6
-    for before, after in zip(requests, requests[1:], strict=False):
+    for before, after in itertools.pairwise(requests):
         assert head(wire, after) == head(wire, before)
         assert history(wire, after).startswith(history(wire, before))
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import redis
 
 from harness.waiting import PATIENCE, eventually
-from harness.workers import Worker
+from harness.workers import Worker, Zygote
 from roundelay import Answer, Client, Job
 from roundelay.names import messages_queue, rounds_queue
 from roundelay_worker.store.records import Timeline
@@ -31,11 +31,17 @@ QUICK = {"ROUNDELAY_LEASE": "2", "ROUNDELAY_SWEEP": "0.3", "ROUNDELAY_CONCURRENC
 class Deployment:
     """What a test speaks to: ``ask``, ``worker``, ``effects``, ``show``."""
 
-    def __init__(self, home: Path, redis_url: str, database_url: str, fake: FakeLLM, **env: str) -> None:
+    eventually = staticmethod(eventually)
+
+    def __init__(
+        self, zygote: Zygote, home: Path, redis_url: str, database_url: str, fake: FakeLLM, **env: str
+    ) -> None:
+        self.zygote = zygote
         self.home = home
         self.prefix = f"d{os.getpid()}-{next(NUMBERS)}"
         self.redis_url = redis_url
         self.fake = fake
+        self._refused = len(fake.refusals)
         self.effects_file = home / "effects.db"
         self.env = {name: value for name, value in os.environ.items() if not FOREIGN.match(name)} | {
             "ROUNDELAY_HOME": str(home),
@@ -61,7 +67,7 @@ class Deployment:
     def worker(self, *, app: str = "roundelay_worker.app", words: tuple[str, ...] = (), **env: str) -> Worker:
         """Start a worker process."""
         log = self.home / f"{len(self.workers)}.log"
-        worker = Worker({**self.env, **env}, log, app=app, words=words)
+        worker = Worker(self.zygote, {**self.env, **env}, log, app=app, words=words)
         self.workers.append(worker)
         return worker
 
@@ -131,10 +137,10 @@ class Deployment:
         assert shown.status == answer.status
         assert [seq for seq, _ in shown.updates] == list(range(1, shown.seq + 1))
         assert all(call.status == "done" for turn in shown.turns for call in turn.calls)
-        assert not [seen for seen in self.fake.refusals if seen.refusal.message], self.fake.refusals
+        assert self.fake.refusals[self._refused :] == ()
 
     def sound_at_rest(self) -> None:
-        """See that nothing of this deployment's in Redis lives for ever but the broker's queues, and that nothing runs."""
+        """See that nothing runs, and that nothing of this deployment lives in Redis for ever but its queues."""
         counts = self.stored(lambda store: store.counts())
         assert (counts.ready, counts.running, counts.postponed, counts.parked) == (0, 0, 0, 0), counts
         lasting = [key for key in self.redis.scan_iter(f"{self.prefix}:*", count=1000) if self.redis.ttl(key) == -1]

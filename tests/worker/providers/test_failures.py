@@ -72,6 +72,7 @@ BODIES = [
     (404, {"detail": "Not Found"}, "bad_request", False),
     (404, error("No endpoints found that support tool use."), "tools_unsupported", False),
     (400, error("registry/x does not support tools", type="api_error"), "tools_unsupported", False),
+    (400, error("Function calling is not enabled for models/gemma-3"), "tools_unsupported", False),
     (400, error('"auto" tool choice requires --enable-auto-tool-choice'), "tools_unsupported", False),
     (
         400,
@@ -154,6 +155,7 @@ REPAIRS = [
     (error("Unsupported value: 'messages[0].role' does not support 'system' with this model."), "role:system"),
     (error("Unsupported value: 'messages[0].role' does not support 'developer' with this model."), "role:user"),
     (error("Unexpected role 'user' after role 'tool'"), "role:bridge"),
+    (error("Tool call id was call_x but must be a-z, A-Z, 0-9, with a length of 9."), "ids:nine"),
     (error("invalid message content type: <nil>"), "content:empty"),
     (error("Your organization must be verified to stream this model.", param="stream"), "no_stream"),
     (error("Streaming is not supported for this model"), "no_stream"),
