@@ -205,10 +205,10 @@ def _refused(evidence: Evidence) -> Iterator[str]:
 def _holes(evidence: Evidence, owed: list[Submitted]) -> Iterator[str]:
     for each in owed:
         durable = [update for entry, update in evidence.streams[each.message_id] if entry.endswith("-0")]
-        if [update["seq"] for update in durable] != list(range(1, len(durable) + 1)):
+        if [update.get("seq") for update in durable] != list(range(1, len(durable) + 1)):
             yield f"{_called(each)} has the numbers {[update['seq'] for update in durable]}"
         ends = [update for update in durable if update["kind"] == "ended"]
-        if len(ends) != 1 or durable[-1] is not ends[0]:
+        if len(ends) != 1 or durable[-1:] != ends:
             yield f"{_called(each)} has {len(ends)} ends"
 
 
