@@ -50,6 +50,12 @@ lock:
 clean:
 	rm -rf $(VENV) $(BENCH_VENV)
 
+# A chaos soak: SOAK="--messages 1000 --minutes 10" is some twenty minutes on two cores, SOAK="--help" tells of the rest.
+SOAK ?=
+
+soak: $(READY)
+	$(BIN)/python -m soak $(SOAK)
+
 # Roundelay beside what a user would pick instead; the full run takes about an hour on two cores.
 # BENCH="--short" is the form for CI, BENCH="--help" tells of the rest.
 BENCH ?= --page

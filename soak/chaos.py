@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-import redis
+from redis import Redis as Connection
 
 from soak.deployment import Pod, children, send
 from soak.servers import Postgres, Redis
@@ -18,6 +18,8 @@ QUIET: Final = 14.0
 """Seconds without a further blow after some kills of a worker, in which the time to recover is measured."""
 LEASE: Final = 6.0
 GRACE: Final = 45.0
+IN_HAND: Final = 3.0
+"""Seconds after which what a worker had read from Redis before a blow is in the database."""
 
 _OWNED: Final = "SELECT id FROM roundelay_messages WHERE ended_at IS NULL AND owner LIKE '%-' || $1 || '-%'"
 
@@ -43,6 +45,8 @@ class Chaos:
     ledger: Ledger
     prefix: str
     dice: random.Random
+    short: bool = False
+    """Only the kinds of blows that are over at once."""
     blows: list[Blow] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -59,15 +63,22 @@ class Chaos:
             self.kill_postgres: 1,
             self.rolling_restart: 1,
         }
+        if self.short:
+            at_once = (self.kill_worker, self.kill_child, self.kill_redis, self.kill_backend, self.stop_shortly)
+            self._weighted = dict.fromkeys(at_once, 1)
+        self._flushed = False
         self.owed: list[Callable[[], Blow | None]] = list(self._weighted)
         self.dice.shuffle(self.owed)
 
-    def strike(self) -> Blow | None:
-        """Strike once: first each kind, in the seed's order, then by weight."""
-        blow = self.owed.pop() if self.owed else self.dice.choices(*zip(*self._weighted.items(), strict=True))[0]
-        return self.note(blow)
+    def strike(self, *, half_way: bool) -> Blow | None:
+        """Strike once: first each kind, in the seed's order, then by weight; once, half-way, Redis is emptied."""
+        if half_way and not self._flushed:
+            self._flushed = True
+            return self._noted(self.flush_redis)
+        kinds, weights = list(self._weighted), list(self._weighted.values())
+        return self._noted(self.owed.pop() if self.owed else self.dice.choices(kinds, weights)[0])
 
-    def note(self, strike: Callable[[], Blow | None]) -> Blow | None:
+    def _noted(self, strike: Callable[[], Blow | None]) -> Blow | None:
         made = strike()
         if made is not None:
             made.ended = made.ended or time.time()
@@ -161,12 +172,13 @@ class Chaos:
             transaction.zrange(f"{self.prefix}:inbox", 0, -1)
             transaction.flushall()
             inbox = [each.decode() for each in transaction.execute()[0]]
+        self.rest(IN_HAND)
         known = {row["id"] for row in self.postgres.ask("SELECT id FROM roundelay_messages WHERE id = ANY($1)", inbox)}
         self.ledger.lost.update({each: "Redis FLUSHALL" for each in inbox if each not in known})
         blow.detail = f"{len(inbox)} messages in the inbox"
         return blow
 
-    def _note_lost(self, client: redis.Redis, ids: Sequence[str], cause: str) -> None:
+    def _note_lost(self, client: Connection, ids: Sequence[str], cause: str) -> None:
         for message_id in ids:
             if client.exists(f"{self.prefix}:state:{message_id}", f"{self.prefix}:message:{message_id}"):
                 continue

@@ -83,7 +83,7 @@ def gather(
 
 
 def _look(url: str, what: str) -> list[Json]:
-    with urlopen(f"{url}/_fake/{what}", timeout=30) as reply:  # noqa: S310 - the fake's own address
+    with urlopen(f"{url}/_fake/{what}", timeout=30) as reply:
         found: list[Json] = json.loads(reply.read())
     return found
 

@@ -9,8 +9,8 @@ from roundelay_worker.testing.fake_llm import script
 Json = dict[str, Any]
 
 MODELS: Final = ("chat:gpt-4o", "openai:gpt-5", "anthropic:claude-sonnet-4-5", "google:gemini-3-pro")
-LONGEST: Final = 10
-"""Rounds of tools of a message, the usual limit; a few ask for more, and are told to close."""
+LIMIT: Final = 10
+"""Rounds of tools that a message may have; a few ask for more, and are told to close."""
 MOST_MESSAGES: Final = 9
 """Messages of one conversation."""
 TOOLS: Final = {
@@ -71,14 +71,14 @@ class Plan:
         return tuple(message for conversation in self.conversations for message in conversation)
 
 
-def make_plan(messages: int, seed: int) -> Plan:
-    """Return the plan of a seed."""
+def make_plan(messages: int, longest: int, seed: int) -> Plan:
+    """Return the plan of a seed; ``longest`` is the most rounds of a usual message."""
     dice = random.Random(seed)
     conversations: list[tuple[Message, ...]] = []
     made = 0
     while made < messages:
         size = min(dice.randint(1, MOST_MESSAGES), messages - made)
-        conversations.append(_conversation(dice, len(conversations), made, size))
+        conversations.append(_conversation(dice, len(conversations), made, size, longest))
         made += size
     return Plan(tuple(conversations))
 
@@ -90,14 +90,14 @@ def last_message(number: int, conversation: str, user: str) -> Message:
     return Message(number, conversation, user, name, script(*steps, name=name), MODELS[0], 1, None, waits=True)
 
 
-def _conversation(dice: random.Random, number: int, first: int, size: int) -> tuple[Message, ...]:
+def _conversation(dice: random.Random, number: int, first: int, size: int, longest: int) -> tuple[Message, ...]:
     usual = dice.choice(MODELS)
-    return tuple(_message(dice, f"c{number:05d}", first + place, usual) for place in range(size))
+    return tuple(_message(dice, f"c{number:05d}", first + place, usual, longest) for place in range(size))
 
 
-def _message(dice: random.Random, conversation: str, number: int, usual: str) -> Message:
+def _message(dice: random.Random, conversation: str, number: int, usual: str, longest: int) -> Message:
     name = f"soak-{number:06d}"
-    rounds = LONGEST + 2 if dice.random() < 0.03 else dice.randint(1, LONGEST)
+    rounds = LIMIT + 2 if dice.random() < 0.03 else dice.randint(1, longest)
     steps = [_round(dice, name, place) for place in range(rounds)]
     steps.append(_perhaps_faulty(dice, _spoken(dice, {"text": f"That was {name}, in {rounds} rounds."})))
     return Message(

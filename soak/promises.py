@@ -4,7 +4,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from roundelay.names import Status
 from roundelay_worker.store.records import TimelineCall
@@ -182,7 +182,7 @@ def _order(evidence: Evidence, owed: list[Submitted]) -> Iterator[str]:
 
 
 def _overlap(evidence: Evidence, owed: list[Submitted]) -> Iterator[str]:
-    """Yield effects that came after a later message of the conversation had begun to act, unless listed as uncertain."""
+    """Yield effects that came after a later message had begun to act, unless they are listed as uncertain."""
     listed = _listed(evidence)
     place = {each.message_id: number for number, each in enumerate(owed)}
     conversation = {each.message_id: each.message.conversation for each in owed}
@@ -205,10 +205,10 @@ def _refused(evidence: Evidence) -> Iterator[str]:
 def _holes(evidence: Evidence, owed: list[Submitted]) -> Iterator[str]:
     for each in owed:
         durable = [update for entry, update in evidence.streams[each.message_id] if entry.endswith("-0")]
-        if [update["seq"] for update in durable] != list(range(1, len(durable) + 1)):
+        if [update.get("seq") for update in durable] != list(range(1, len(durable) + 1)):
             yield f"{_called(each)} has the numbers {[update['seq'] for update in durable]}"
         ends = [update for update in durable if update["kind"] == "ended"]
-        if len(ends) != 1 or durable[-1] is not ends[0]:
+        if len(ends) != 1 or durable[-1:] != ends:
             yield f"{_called(each)} has {len(ends)} ends"
 
 

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from soak.chaos import QUIET, Blow
+from soak.chaos import Blow
 from soak.evidence import Evidence
 
 ALLOWED: Final = 12.0
 """Seconds, at the usual lease and sweep: the lease runs out, a sweep finds it, a worker takes it."""
+BEFORE: Final = 3.0
+"""Seconds before a kill in which nothing else may have gone wrong, for its recovery to be a quiet one."""
 KILL: Final = "worker SIGKILL"
 
 
@@ -45,7 +47,7 @@ def quiet_recoveries(evidence: Evidence) -> tuple[Recovery, ...]:
 
 def _is_quiet(evidence: Evidence, blow: Blow) -> bool:
     return not any(
-        other is not blow and other.ended > blow.at - QUIET / 2 and other.at < blow.ended + ALLOWED
+        other is not blow and other.ended > blow.at - BEFORE and other.at < blow.ended + ALLOWED
         for other in evidence.blows
     )
 

@@ -122,7 +122,9 @@ def _times(evidence: Evidence) -> str:
 
 
 def _percentiles(name: str, values: Sequence[float]) -> str:
-    shown = " | ".join(f"{value:.1f}" for value in (percentile(values, 50), percentile(values, 95), max(values, default=0)))
+    shown = " | ".join(
+        f"{value:.1f}" for value in (percentile(values, 50), percentile(values, 95), max(values, default=0))
+    )
     return f"| {name} | {len(values):,} | {shown} |"
 
 

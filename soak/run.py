@@ -30,6 +30,7 @@ PATIENCE: Final = 240.0
 SETTLE: Final = 8.0
 """Seconds until late writes have ended and what was owed to Redis has been published."""
 END: Final = 45.0
+HALF: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,10 @@ class Options:
     workers: int
     at_once: int
     pause: float
+    rounds: int
     keep: Path | None
+    short: bool = False
+    """Few kinds of blows, and no rest after them."""
 
 
 def run(options: Options) -> Evidence:
@@ -60,17 +64,19 @@ def run(options: Options) -> Evidence:
 def _run(options: Options, home: Path) -> Evidence:
     effects, requests = home / "effects.jsonl", home / "requests.jsonl"
     effects.touch()
-    plan = make_plan(options.messages, options.seed)
+    plan = make_plan(options.messages, options.rounds, options.seed)
     ledger = Ledger()
     redis, postgres = Redis(home), Postgres(home)
     with _model(requests) as model_url:
-        pods = [Pod(number, _environment(redis, postgres, model_url, effects), home) for number in range(options.workers)]
+        pods = [
+            Pod(number, _environment(redis, postgres, model_url, effects), home) for number in range(options.workers)
+        ]
         listener = Listener(redis.url, PREFIX)
         listener.start()
-        chaos = Chaos(pods, redis, postgres, ledger, PREFIX, random.Random(options.seed + 1))
+        chaos = Chaos(pods, redis, postgres, ledger, PREFIX, random.Random(options.seed + 1), short=options.short)
         try:
             _under_blows(options, plan, chaos, ledger, redis)
-            last = _at_the_end(options, plan, chaos, ledger, redis)
+            last = _at_the_end(options, plan, chaos, redis)
             chaos.rest(SETTLE)
             known = [str(row["id"]) for row in postgres.ask("SELECT id FROM roundelay_messages")]
             return gather(
@@ -95,58 +101,55 @@ def _run(options: Options, home: Path) -> Evidence:
 
 
 def _under_blows(options: Options, plan: Plan, chaos: Chaos, ledger: Ledger, redis: Redis) -> None:
-    app = WebApp(
-        redis.url, PREFIX, plan, ledger, at_once=options.at_once, minutes=options.minutes, seed=options.seed
-    )
-    chaos.rest(1)
+    """Work off the plan under blows; once all is submitted and each kind of blow was struck, let it come to an end."""
+    app = WebApp(redis.url, PREFIX, plan, ledger, at_once=options.at_once, minutes=options.minutes)
     app.start()
-    deadline = None
-    flushed = False
+    submitted_at = None
     while app.is_alive():
         chaos.rest(chaos.dice.uniform(0.5, 1.5) * options.pause)
         share = len(ledger.submitted) / len(plan.messages)
         if share >= 1:
-            deadline = deadline or time.monotonic() + PATIENCE
-            if time.monotonic() > deadline:
+            submitted_at = submitted_at or time.monotonic()
+            if time.monotonic() - submitted_at > PATIENCE:
                 app.give_up.set()
-            _say(f"{_open(ledger)} of {len(ledger.submitted)} messages are under way")
-            if not chaos.owed or time.monotonic() > (deadline - PATIENCE / 2):
-                continue
-        if not flushed and share > 0.5:
-            flushed = True
-            blow = chaos.note(chaos.flush_redis)
-        else:
-            blow = chaos.strike()
-        if blow is not None:
-            _say(f"{blow.kind} {blow.detail} ({len(ledger.submitted)} submitted, {_open(ledger)} under way)")
-            if blow.owned and chaos.dice.random() < 0.5:
-                chaos.rest(QUIET)
-    if app.fault is not None:
-        raise RuntimeError("the web app broke") from app.fault
+        if share < 1 or (chaos.owed and time.monotonic() - (submitted_at or 0) < PATIENCE / 2):
+            _strike(chaos, ledger, share)
+    _see(app)
 
 
-def _at_the_end(options: Options, plan: Plan, chaos: Chaos, ledger: Ledger, redis: Redis) -> Ledger:
+def _strike(chaos: Chaos, ledger: Ledger, share: float) -> None:
+    blow = chaos.strike(half_way=share > HALF)
+    if blow is None:
+        return
+    under_way = sum(not each.status and not each.lost for each in ledger.submitted)
+    _say(f"{blow.kind} {blow.detail} ({len(ledger.submitted)} submitted, {under_way} under way)")
+    if blow.owned and not chaos.short and chaos.dice.random() < HALF:
+        chaos.rest(QUIET)
+
+
+def _at_the_end(options: Options, plan: Plan, chaos: Chaos, redis: Redis) -> Ledger:
     """Send one further message to each conversation."""
+    _say("all is quiet; each conversation gets a further message")
     made = tuple(_further(plan, place, each) for place, each in enumerate(plan.conversations))
     last = Ledger()
-    app = WebApp(redis.url, PREFIX, Plan(made), last, at_once=options.at_once, minutes=0, seed=0)
+    app = WebApp(redis.url, PREFIX, Plan(made), last, at_once=options.at_once, minutes=0)
     app.start()
     deadline = time.monotonic() + PATIENCE
     while app.is_alive():
         chaos.rest(0.5)
         if time.monotonic() > deadline:
             app.give_up.set()
+    _see(app)
+    return last
+
+
+def _see(app: WebApp) -> None:
     if app.fault is not None:
         raise RuntimeError("the web app broke") from app.fault
-    return last
 
 
 def _further(plan: Plan, place: int, conversation: tuple[Message, ...]) -> tuple[Message, ...]:
     return (last_message(len(plan.messages) + place, conversation[0].conversation, conversation[0].user),)
-
-
-def _open(ledger: Ledger) -> int:
-    return sum(not each.status and not each.lost for each in ledger.submitted)
 
 
 def _say(line: str) -> None:

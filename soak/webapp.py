@@ -1,7 +1,6 @@
 """The web app: submits, calls back, waits, and keeps its own record of what it was told."""
 
 import asyncio
-import random
 import threading
 import time
 from contextlib import suppress
@@ -47,22 +46,20 @@ class Ledger:
 class WebApp(threading.Thread):
     """A thread with an event loop that works off a plan: at most ``at_once`` messages are under way."""
 
-    def __init__(self, url: str, prefix: str, plan: Plan, ledger: Ledger, *, at_once: int, minutes: float, seed: int):
+    def __init__(self, url: str, prefix: str, plan: Plan, ledger: Ledger, *, at_once: int, minutes: float) -> None:
         super().__init__(name="web-app", daemon=True)
         self._url, self._prefix = url, prefix
         self._plan, self._ledger = plan, ledger
         self._at_once = at_once
         self._pause = minutes * 60 / max(len(plan.conversations), 1)
-        self._dice = random.Random(seed)
         self.give_up = threading.Event()
         self.fault: BaseException | None = None
-        self.all_submitted = threading.Event()
 
     def run(self) -> None:
         """Work off the plan."""
         try:
             asyncio.run(self._work())
-        except BaseException as fault:  # the main thread tells
+        except BaseException as fault:  # noqa: BLE001 - the main thread tells
             self.fault = fault
 
     async def _work(self) -> None:

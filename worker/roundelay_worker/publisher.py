@@ -83,6 +83,15 @@ return newest
 """
 
 
+ADD: Final = """
+-- A delta follows the update that it belongs to. Where that one is not there (its publication failed, or the server
+-- lost its scripts), the delta would take its place, and the update could never be added.
+local last = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
+if not last or string.match(last[1], '^(%d+)') ~= ARGV[1] then return false end
+return redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[2], ARGV[1] .. '-*', 'update', ARGV[3])
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Publishing:
     """Updates to be published together, numbered ``first`` onwards without a hole, and the state they lead to.
@@ -166,6 +175,7 @@ class Publisher:
         self._to_note: dict[str, int] = {}
         self._wake = asyncio.Event()
         self._script = redis.register_script(PUBLISH)
+        self._adding = redis.register_script(ADD)
         self._may_publish = may_publish
 
     def publish(self, publishing: Publishing) -> None:
@@ -244,6 +254,7 @@ class Publisher:
         lost = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
         if lost:
             await self._redis.script_load(PUBLISH)
+            await self._redis.script_load(ADD)
             for i, reply in zip(lost, await self._execute([batch[i] for i in lost]), strict=True):
                 replies[i] = reply
         return replies
@@ -262,8 +273,7 @@ class Publisher:
         text = "".join(delta.pieces) if delta.pieces else None
         body = provisional_body(delta.kind, time.time(), delta.message_id, delta.round, delta.attempt, text)
         key = updates_key(self._prefix, delta.message_id)
-        # NOMKSTREAM: a delta never begins a stream, or a flushed one would look as if it had no hole.
-        pipe.execute_command("XADD", key, "NOMKSTREAM", "MAXLEN", "~", _MOST_ENTRIES, f"{delta.seq}-*", "update", body)
+        pipe.evalsha(self._adding.sha, 1, key, delta.seq, _MOST_ENTRIES, body)
 
     def _arguments(self, item: Publishing) -> tuple[list[str], list[Any]]:
         prefix, message_id = self._prefix, item.message_id

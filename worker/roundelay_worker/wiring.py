@@ -206,8 +206,15 @@ class Runtime:
         )
 
     def run(self, message_id: str, dispatch: int, *, new: bool = False) -> tuple[Dispatch, ...]:
-        """Do one round of a message, from a task's thread; return the tasks to be sent."""
-        return self.call(self._advance.run(message_id, dispatch, new=new))
+        """Do one round of a message, from a task's thread; return the tasks to be sent.
+
+        A round that the database was lost to sends none: the watchdog gives the message to somebody again.
+        """
+        try:
+            return self.call(self._advance.run(message_id, dispatch, new=new))
+        except StoreUnavailable as exc:
+            log.warning("round_left", extra={"message_id": message_id, "error": str(exc)})
+            return ()
 
     @property
     def draining(self) -> bool:
