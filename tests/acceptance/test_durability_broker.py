@@ -4,7 +4,6 @@ import threading
 import time
 
 import pytest
-import redis
 from harness.services import send
 from harness.waiting import eventually
 from harness.words import call
