@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from roundelay.names import database_key, process_key
+from roundelay.names import database_key, alive_key
 from roundelay_worker.cli import main
 from roundelay_worker.cli.checks import (
     broker_findings,
@@ -235,9 +235,9 @@ def test_healthz_says_when_the_workers_of_this_machine_take_no_work(
     monkeypatch.setenv("ROUNDELAY_HOME", str(tmp_path))
     monkeypatch.setenv("ROUNDELAY_REDIS_URL", url)
     asyncio.run(_register(Settings.from_env(os.environ).database_url))
-    server.set(process_key("roundelay", f"{socket.gethostname()}-1-a"), "alive")
+    server.set(alive_key("roundelay", f"{socket.gethostname()}-1-a"), "alive")
     idle = (main(["healthz"]), capsys.readouterr().out)
-    server.set(process_key("roundelay", f"{socket.gethostname()}-2-b"), "consuming")
+    server.set(alive_key("roundelay", f"{socket.gethostname()}-2-b"), "consuming")
 
     assert idle == (1, "not_consuming: a worker process lives but takes no work\n")
     assert main(["healthz"]) == 0
