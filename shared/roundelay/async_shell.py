@@ -93,8 +93,10 @@ class AsyncShell:
             case Ask():
                 return op.read(await self._call(op))
             case Hear(asyncio.Event() as bell, timeout):
+                # Not asyncio.wait_for: before Python 3.12 it drops a cancellation that comes with the bell.
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(bell.wait(), timeout)
+                    async with asyncio.timeout(timeout):
+                        await bell.wait()
             case Rouse(reader):
                 await self._rouse(reader)
             case Send():
