@@ -117,7 +117,7 @@ def _kind(request: ModelRequest) -> object:
     return request.history, request.tool_choice, request.repairs, request.nudge, request.system
 
 
-@pytest.mark.parametrize("world", WORLDS, ids=lambda w: f"cap{w.max_rounds}{'-tokens' if w.tokens else ''}")
+@pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)
 def test_the_history_of_every_reachable_state_is_accepted_by_all_services(world: World) -> None:
     states = explore(world).states
     assert refusals(map(due, states)) == {}

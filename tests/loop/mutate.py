@@ -3,7 +3,7 @@
     python tests/loop/mutate.py [FILE ...]       # names of files in loop/; all of them by default
 
 A mutant is a copy of the package with one comparison, condition, constant or sum changed. The quick tests see it
-first; only one that they pass meets all of them.
+first; only one that they pass meets the others.
 """
 
 import ast
@@ -21,7 +21,9 @@ from queue import Queue
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "worker" / "roundelay_worker"
 TESTS = ROOT / "tests" / "loop"
-QUICK = [str(TESTS / f"test_{name}.py") for name in ("sentences", "calls", "stories")]
+ENOUGH = [str(TESTS), "-k", "not cap1 and not large_enough and not stack_trace"]
+"""Everything but the largest worlds."""
+QUICK = [str(TESTS / f"test_{name}.py") for name in ("sentences", "closing", "limits", "calls", "stories")]
 SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt,
     ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.And: ast.Or, ast.Or: ast.And,
@@ -75,7 +77,7 @@ def survives(home: Path, name: str, text: str) -> bool:
     """Say whether the tests pass with this text as the file ``name`` of the core."""
     place = home / "roundelay_worker" / "loop" / name
     place.write_text(text)
-    passed = all(_passes(home, tests) for tests in (QUICK, [str(TESTS)]))
+    passed = all(_passes(home, tests) for tests in (QUICK, ENOUGH))
     shutil.copy(PACKAGE / "loop" / name, place)
     return passed
 
@@ -97,7 +99,7 @@ def main(names: list[str]) -> int:
             shutil.copytree(PACKAGE, Path(folder) / copied / "roundelay_worker", ignore=ignored)
             homes.put(Path(folder) / copied)
 
-        if not _passes(Path(folder) / "a", [str(TESTS)]):
+        if not _passes(Path(folder) / "a", ENOUGH):
             raise SystemExit("the tests fail without any mutant")
 
         def tried(mutant: tuple[str, int, str]) -> bool:

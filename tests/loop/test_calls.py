@@ -193,6 +193,16 @@ def test_not_done_allows_a_new_run_only_when_the_old_executor_is_known_to_be_dea
     assert "not to be shown" not in play.results[0][0]
 
 
+@pytest.mark.parametrize("dead", [True, False])
+def test_a_write_of_which_its_tool_knows_nothing_or_that_was_done_is_never_run_again(dead: bool) -> None:
+    for verdict, result, outcome in (("unknown", None, "unknown"), ("done", Result("there"), "done")):
+        play = lost_while("put", begun=0)
+        play.feed(CallVerified(1, 0, verdict, dead, 2.0, result))  # type: ignore[arg-type]
+        assert [result.outcome for result in play.state.sequence[0].results] == [outcome]
+        play.run()
+        assert play.runs == ["put"]
+
+
 def test_a_late_result_of_a_lost_worker_does_not_count() -> None:
     play = lost_while("put", begun=0)
     before = play.state

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from playing import Play, asks, says
-from worlds import FAILURES, SOFT, USED, WORLDS, begin, explore, walked
+from worlds import FAILURES, SOFT, USED, WORLDS, World, begin, explore, walked
 
 from roundelay_worker.loop.events import CancelAsked, Condemned, OwnerLost, TimePassed
 from roundelay_worker.loop.history import Call, Exchange, Native, Result, Turn
@@ -25,10 +25,10 @@ def stored(state: State) -> State:
     return decoded(encoded_head(state), rows.turns, rows.calls)
 
 
-@pytest.mark.parametrize("world", WORLDS, ids=str)
-def test_law_9_every_state_survives_json(world: object) -> None:
+@pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)
+def test_law_9_every_state_survives_json(world: World) -> None:
     seen: set[object] = set()
-    for state in explore(world).states:  # type: ignore[arg-type]
+    for state in explore(world).states:
         parts = {state.stage, state.sequence, state.repairs}
         if not parts <= seen:
             seen |= parts

@@ -48,7 +48,7 @@ EVENTS: tuple[Event, ...] = (
 """One event of each kind."""
 
 
-@pytest.fixture(params=WORLDS, ids=lambda w: f"cap{w.max_rounds}{'-tokens' if w.tokens else ''}", scope="module")
+@pytest.fixture(params=WORLDS, ids=lambda world: world.name, scope="module")
 def explored(request: pytest.FixtureRequest) -> Explored:
     return explore(request.param)
 
@@ -162,6 +162,14 @@ def _check_tokens(state: State) -> None:
     assert isinstance(effect, AskModel)
     assert state.stage.reserved == ESTIMATE + effect.max_output_tokens
     assert state.spent.tokens + state.reserved + state.stage.reserved <= most
+
+
+def test_nothing_is_reserved_but_for_an_attempt_under_way(states: tuple[State, ...]) -> None:
+    for state in states:
+        if isinstance(state.stage, Asking) and not state.stage.begun:
+            assert state.stage.reserved == 0
+        if state.limits.max_total_tokens is None:
+            assert state.reserved == 0
 
 
 def test_law_7_the_order_in_which_results_arrive_does_not_matter() -> None:

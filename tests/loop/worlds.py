@@ -82,6 +82,10 @@ class World:
     turns: int = len(TURNS)
     failures: int = len(FAILURES)
 
+    @property
+    def name(self) -> str:
+        return f"cap{self.max_rounds}{'-tokens' if self.tokens else ''}"
+
 
 WORLDS = (
     World(0),

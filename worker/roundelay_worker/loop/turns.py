@@ -39,7 +39,7 @@ def begin_attempt(state: State, stage: Asking, event: AttemptBegan) -> Step:
     if event.round != state.round or event.attempt <= stage.attempt:
         return Step(state)
     state = _with_vanished(state, stage, event)
-    stage = replace(stage, attempt=event.attempt, begun=False, reserved=0)
+    stage = replace(stage, attempt=event.attempt, begun=False)
     state = replace(state, stage=stage)
     if event.now >= (state.soft_deadline if stage.closing is None else state.deadline):
         return _forbidden(state, stage, "timed_out", event.now)
