@@ -42,7 +42,7 @@ def test_a_restart_of_the_database_loses_and_repeats_nothing(deploy, folder, awa
         place.sound_at_rest()
 
 
-def test_a_save_whose_reply_was_lost_is_found_to_have_happened(deploy):  # F22
+def test_connections_that_break_all_the_time_lose_and_repeat_nothing(deploy):  # F22
     """Every connection of the worker is cut again and again, whatever it is doing."""
     place = deploy()
     place.start()
@@ -65,3 +65,17 @@ def test_a_save_whose_reply_was_lost_is_found_to_have_happened(deploy):  # F22
     assert all(len(place.effects(f"cut{n}-{i}")) <= 1 for n in range(8) for i in range(4))
     assert [answer.uncertain for answer in answers] == [()] * 8
     assert all(len(place.effects(f"cut{n}-{i}")) == 1 for n in range(8) for i in range(4))
+
+
+@pytest.mark.parametrize("database", ["postgres", "sqlite"])
+def test_a_save_whose_reply_was_lost_is_found_to_have_happened(deploy, database):  # F22, S78
+    place = deploy(database, ROUNDELAY_SETUP="harness.lossy:setup")
+    place.start()
+    name = f"lossy-{database}"
+    job = place.ask(*[call("act", tag=f"{name}{i}", after=0.1) for i in range(3)], {"text": "saved"}, name=name)
+
+    (answer,) = place.settled(job)
+
+    assert (answer.text, answer.uncertain) == ("saved", ())
+    assert [len(place.effects(f"{name}{i}")) for i in range(3)] == [1, 1, 1]
+    assert [place.fake.count(name, step) for step in range(4)] == [1, 1, 1, 1]
