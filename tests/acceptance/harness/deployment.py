@@ -78,7 +78,12 @@ class Deployment:
 
     def ask(self, *steps: dict[str, Any], name: str, closing: dict[str, Any] | None = None, **options: Any) -> Job:
         """Submit a message whose replies are scripted; ``name`` counts its requests."""
-        return self.client.submit(f"Please. {script(*steps, name=name, closing=closing)}", **options)
+        return self.client.submit(self.scripted(*steps, name=name, closing=closing), **options)
+
+    @staticmethod
+    def scripted(*steps: dict[str, Any], name: str, closing: dict[str, Any] | None = None) -> str:
+        """Return the text of a message whose replies are scripted."""
+        return f"Please. {script(*steps, name=name, closing=closing)}"
 
     def effects(self, tag: str, what: str = "did") -> list[tuple[str, int, float]]:
         """Return how the world was changed under ``tag``: (idempotency key, process, time)."""
