@@ -383,3 +383,13 @@ def test_a_reader_takes_a_json_body_behind_blank_lines_for_a_stream() -> None:
     reader.feed(b'ent":"Hi"}}]}')
 
     assert reader.finish().text == "Hi"
+
+
+def test_an_end_mark_with_nothing_before_it_is_a_reply_that_broke_off() -> None:
+    reply = assembly()
+    reply.add(ServerEvent("message", "[DONE]"))
+
+    with pytest.raises(ModelFailure) as caught:
+        reply.turn()
+
+    assert (caught.value.code, caught.value.retryable) == ("reply_cut_off", True)
