@@ -16,6 +16,8 @@ from soak.webapp import Ledger
 
 QUIET: Final = 14.0
 """Seconds without a further blow after some kills of a worker, in which the time to recover is measured."""
+CALM: Final = 3.5
+"""Seconds without one before such a kill."""
 LEASE: Final = 6.0
 GRACE: Final = 45.0
 IN_HAND: Final = 3.0
@@ -96,15 +98,20 @@ class Chaos:
             time.sleep(0.1)
 
     def kill_worker(self) -> Blow | None:
-        """Kill a worker process."""
+        """Kill a worker process, half of the times with nothing else going wrong for a while."""
+        alone = not self.short and self.dice.random() < 0.5
+        if alone:
+            self.rest(CALM)
         victim = self._worker()
         if victim is None:
             return None
         owned = self._owned(victim)
-        blow = Blow("worker SIGKILL", time.time(), owned=owned)
+        blow = Blow("worker SIGKILL", time.time())
         send(victim, signal.SIGKILL)
         blow.ended = time.time()
         blow.owned = tuple(set(owned) & set(self._owned(victim)))
+        if alone:
+            self.rest(QUIET)
         return blow
 
     def stop_shortly(self) -> Blow | None:
