@@ -48,7 +48,7 @@ class Chaos:
     prefix: str
     dice: random.Random
     short: bool = False
-    """Only the kinds of blows that are over at once."""
+    """Only the kinds of blows that are over at once, each of them once."""
     blows: list[Blow] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -77,8 +77,10 @@ class Chaos:
         if half_way and not self._flushed:
             self._flushed = True
             return self._noted(self.flush_redis)
+        if self.owed:
+            return self._noted(self.owed.pop())
         kinds, weights = list(self._weighted), list(self._weighted.values())
-        return self._noted(self.owed.pop() if self.owed else self.dice.choices(kinds, weights)[0])
+        return None if self.short else self._noted(self.dice.choices(kinds, weights)[0])
 
     def _noted(self, strike: Callable[[], Blow | None]) -> Blow | None:
         made = strike()
@@ -219,7 +221,7 @@ class Chaos:
         return blow
 
     def _started_again(self, server: Redis | Postgres, blow: Blow) -> Blow:
-        away = self.dice.choice((0, 0, 1, 3))
+        away = 0 if self.short else self.dice.choice((0, 0, 1, 3))
         self.rest(away)
         server.start()
         blow.detail = f"away for {time.time() - blow.at:.1f} s"
