@@ -23,7 +23,8 @@ def folder() -> Iterator[Path]:
     made = Path(tempfile.mkdtemp(prefix="roundelay-"))
     made.chmod(0o755)
     yield made
-    shutil.rmtree(made, ignore_errors=True)
+    if not os.environ.get("HARNESS_KEEP"):
+        shutil.rmtree(made, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

@@ -60,8 +60,8 @@ from roundelay_worker.store.store import Store
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-Isolate = Callable[[Dispatch], Awaitable[None]]
-"""Runs one round of a message in a child process of its own, and returns when that has ended."""
+Isolate = Callable[[Callable[[], Awaitable[Dispatch | None]]], Awaitable[None]]
+"""Starts a child process, asks for the dispatch that it is to run once it is ready, and returns when it has ended."""
 
 _OUTBOX_AT_ONCE = 100
 QUICK = 0.02
@@ -144,11 +144,15 @@ class Advance:
 
     async def _quarantine(self, claim: Claim, isolate: Isolate) -> tuple[Dispatch, ...]:
         """Have a message that may be deadly run where only it can be hurt."""
+        with self._sessions.reserved(claim.fence.message_id):
+            await isolate(lambda: self._give_up(claim))
+        return ()
+
+    async def _give_up(self, claim: Claim) -> Dispatch | None:
         dispatch = await self._store.hand_over(claim.fence)
         if dispatch is not None:
             log.warning("message_quarantined", extra={"message_id": dispatch.message_id})
-            await isolate(dispatch)
-        return ()
+        return dispatch
 
     async def _refused(self, message_id: str, refused: Refused) -> tuple[Dispatch, ...]:
         if refused.because in {"cancelled", "condemned"}:

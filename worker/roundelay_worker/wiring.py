@@ -1,6 +1,7 @@
 """The one place where things are built: a worker process, its parts and its threads."""
 
 import asyncio
+import json
 import logging
 import os
 import signal
@@ -52,6 +53,7 @@ _DEAF: Final = 10.0
 EXIT_DEAF: Final = 71
 EXIT_LOOSE: Final = 73
 EXIT_STUCK: Final = 72
+QUARANTINE_READY: Final = b"roundelay quarantine ready"
 EXIT_BROKEN: Final = 74
 _STUCK: Final = 15.0
 """Seconds by which a step may outlive its own deadline."""
@@ -338,15 +340,34 @@ class Runtime:
             # This process holds back the conversation's writes all the same; another one might not.
             log.warning("loose_write_not_noted", extra={"message_id": place.message_id})
 
-    async def _isolate(self, dispatch: Dispatch) -> None:
+    async def _isolate(self, give: Callable[[], Awaitable[Dispatch | None]]) -> None:
         child = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "roundelay_worker.quarantine", dispatch.message_id, str(dispatch.dispatch)
+            *(sys.executable, "-m", "roundelay_worker.quarantine"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
         )
         self._children.add(child)
         try:
-            await child.wait()
+            if await _said_ready(child) and (dispatch := await give()):
+                await child.communicate(spelt(dispatch).encode())
+            else:
+                await child.communicate()
         finally:
             self._children.discard(child)
+
+
+async def _said_ready(child: asyncio.subprocess.Process) -> bool:
+    """Wait until a child can begin; False if it ended instead."""
+    stdout = child.stdout
+    while stdout is not None and (line := await stdout.readline()):
+        if line.strip() == QUARANTINE_READY:
+            return True
+    return False
+
+
+def spelt(dispatch: Dispatch) -> str:
+    """Return a dispatch as the line that a quarantine reads."""
+    return json.dumps([dispatch.message_id, dispatch.round, dispatch.dispatch, dispatch.queue])
 
 
 def _end_without(part: asyncio.Task[None]) -> None:

@@ -40,3 +40,10 @@ def note(text: str, context: ToolContext) -> str:
 def fill(size: int) -> str:
     """Return so many characters."""
     return "x" * size
+
+
+@tool(effect="read", timeout=60)
+async def wait(seconds: float) -> str:
+    """Wait."""
+    await asyncio.sleep(seconds)
+    return f"waited {seconds:g} s"

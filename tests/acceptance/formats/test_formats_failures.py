@@ -14,7 +14,7 @@ OK = {"text": "It is done."}
 @pytest.fixture(scope="module")
 def hasty(build: Callable[..., Stage]) -> Stage:
     """A worker that waits for nobody."""
-    return build(idle_timeout=1, model_attempts=2)
+    return build(idle_timeout=2, model_attempts=2)
 
 
 def outcome(answer):
@@ -168,18 +168,18 @@ def test_headers_and_then_nothing_is_a_stalled_model(hasty: Stage):
     assert hasty.fake.wait(lambda: sum(gone.request.name in names for gone in hasty.fake.disconnects) == 24)
 
 
-def test_the_same_piece_over_and_over_is_silence(hasty: Stage):
+def test_empty_pieces_and_the_same_piece_over_and_over_are_silence(hasty: Stage):
     step = {"text": "x", "repeat_piece": 2000, "every": 0.02}
+    jobs = {piece: hasty.asked({**step, "piece": piece}, name=f"repeating-{piece}") for piece in ("", "no ")}
 
-    answers = hasty.answers(step, name="repeating")
-
-    for wire, answer in answers.items():
-        assert (wire, outcome(answer)) == (wire, ("failed", "model_stalled", ""))
+    for piece, asked in jobs.items():
+        for wire, job in asked.items():
+            assert (wire, piece, outcome(job.wait(PATIENCE))) == (wire, piece, ("failed", "model_stalled", ""))
 
 
 def test_pings_and_slow_reasoning_are_life(hasty: Stage):
-    pings = hasty.asked({**OK, "pings": 20, "every": 0.1}, name="pings")
-    slow = hasty.asked({**OK, "thinking": "one thought after the other " * 3, "pace": 0.4}, name="slow")
+    pings = hasty.asked({**OK, "pings": 30, "every": 0.1}, name="pings")
+    slow = hasty.asked({**OK, "thinking": "one thought after the other " * 5, "pace": 0.4}, name="slow")
 
     for wire in FORMATS:
         assert (wire, outcome(pings[wire].wait(PATIENCE))) == (wire, ("answered", "", "It is done."))
@@ -191,18 +191,20 @@ def test_a_reply_that_drips_for_ever_ends_at_the_turn_timeout(build: Callable[..
     slow = build(turn_timeout=2, model_attempts=2)
     words = "An answer of so many words that it takes ages to arrive. " * 20
 
-    answers = slow.answers({"text": words, "drip": 0.2, "drip_bytes": 8}, name="drip")
+    dripping = slow.asked({"text": words, "drip": 0.2, "drip_bytes": 8}, name="drip")
+    whole = slow.asked({"text": words, "stall": 60}, name="whole", flag="-no-stream")
 
-    for wire, answer in answers.items():
-        assert (wire, outcome(answer)) == (wire, ("failed", "model_timeout", ""))
+    for wire in FORMATS:
+        assert (wire, outcome(dripping[wire].wait(PATIENCE))) == (wire, ("failed", "model_timeout", ""))
+        assert (wire, outcome(whole[wire].wait(PATIENCE))) == (wire, ("failed", "model_timeout", ""))
         assert slow.fake.count(f"{wire}-drip") == 2
 
 
 def test_a_message_whose_time_is_over_while_its_model_stalls_is_closed(build: Callable[..., Stage]):
     step = {"text": "never", "stall": 60}
 
-    answers = build().answers(
-        {"calls": [call("add", a=20, b=22)]}, step, name="over", closing={"text": "No time."}, message_timeout=5
+    answers = build(closing_reserve=6).answers(
+        {"calls": [call("add", a=20, b=22)]}, step, name="over", closing={"text": "No time."}, message_timeout=12
     )
 
     for wire, answer in answers.items():

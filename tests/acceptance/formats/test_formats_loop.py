@@ -11,6 +11,8 @@ pytestmark = [pytest.mark.services]
 FORMATS = tuple(MODELS)
 
 THOUGHT = "I must not be seen:"
+SIGNED = "gAAAAABf"
+"""What every signature and encrypted item of the fake begins with."""
 SYSTEM = "You are careful."
 ROUNDS = (
     {
@@ -129,6 +131,19 @@ RESULTS = {
     "anthropic": _anthropic_results,
     "google": _google_results,
 }
+
+
+@pytest.mark.parametrize("wire", FORMATS)
+@pytest.mark.parametrize("flag", ["", "-no-stream"])
+def test_each_signature_goes_back_and_none_is_made_up(stage: Stage, wire: str, flag: str):
+    name = f"{wire}-signed{flag}"
+
+    stage.answer(f"{MODELS[wire]}{flag}", *ROUNDS, {"text": "Done."}, name=name)
+
+    last = stage.requests(name)[-1].raw.decode()
+    turns_signed = 4 if wire == "google" else 3  # Gemini signs each turn with calls, the others each thought
+    assert last.count(SIGNED) == turns_signed
+    assert "skip_thought_signature_validator" not in last
 
 
 @pytest.mark.parametrize("wire", FORMATS)

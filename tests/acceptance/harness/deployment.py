@@ -7,6 +7,7 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,7 +16,7 @@ import redis
 
 from harness.waiting import PATIENCE, eventually
 from harness.workers import Worker, Zygote
-from roundelay import Answer, Client, Job
+from roundelay import Answer, AnswerTimeout, Client, Job
 from roundelay.names import messages_queue, rounds_queue
 from roundelay_worker.store.records import Timeline
 from roundelay_worker.store.store import Store
@@ -104,6 +105,10 @@ class Deployment:
         assert found is not None, f"the database does not know {message_id}"
         return found
 
+    def known(self, job: Job) -> bool:
+        """Say whether the database has a message."""
+        return self.stored(lambda store: store.timeline(job.message_id)) is not None
+
     def stored(self, question: Any) -> Any:
         """Ask the database something, in a loop of our own."""
 
@@ -126,10 +131,17 @@ class Deployment:
 
     def settled(self, *jobs: Job, patience: float = PATIENCE) -> list[Answer]:
         """Wait for all answers, and see what must hold after any story (the words above the cases)."""
-        answers = [job.wait(timeout=patience) for job in jobs]
+        answers = [self._answer(job, patience) for job in jobs]
         for job, answer in zip(jobs, answers, strict=True):
             self._sound(job, answer)
         return answers
+
+    def _answer(self, job: Job, patience: float) -> Answer:
+        try:
+            return job.wait(timeout=patience)
+        except AnswerTimeout as exc:
+            shown = replace(self.show(job.message_id), turns=(), updates=(), submission="")
+            raise AssertionError(f"{exc}: {shown}; {self.queued()} tasks queued") from exc
 
     def _sound(self, job: Job, answer: Answer) -> None:
         assert answer.text

@@ -30,6 +30,7 @@ _MARKS: Final = {
     "{began}": "CAST(extract(epoch FROM statement_timestamp()) AS double precision)",
     "{lock}": "FOR UPDATE",
     "{skip}": "FOR UPDATE SKIP LOCKED",
+    "{relaxed}": "(SELECT set_config('synchronous_commit', 'off', TRUE)) = 'off'",
 }
 _UNREACHABLE: Final = (
     OSError,
@@ -67,7 +68,7 @@ class _Unknown(Exception):
 def render(sql: str) -> str:
     """Return ``sql`` with its marks in PostgreSQL's words."""
     sql = re.sub(r"\{any \$(\d+)\}", r"= ANY (CAST($\1 AS text[]))", sql)
-    return re.sub(r"\{(now|began|lock|skip)\}", lambda mark: _MARKS[mark[0]], sql)
+    return re.sub(r"\{(now|began|lock|skip|relaxed)\}", lambda mark: _MARKS[mark[0]], sql)
 
 
 async def connect(url: str, *, timeout: float = CONNECT_TIMEOUT, command_timeout: float = COMMAND_TIMEOUT) -> Any:  # noqa: ASYNC109 - asyncpg's own

@@ -65,7 +65,7 @@ WITH picked AS MATERIALIZED (
     SELECT m.id, w.seq FROM roundelay_messages m
     JOIN unnest(CAST($1 AS text[]), CAST($2 AS bigint[])) AS w (id, seq) ON w.id = m.id ORDER BY m.id FOR UPDATE OF m
 )
-UPDATE roundelay_messages m SET {mark} FROM picked WHERE m.id = picked.id
+UPDATE roundelay_messages m SET {mark} FROM picked WHERE m.id = picked.id AND {relaxed}
 """,
     mark=filled(_MARK, seq="picked.seq"),
 )

@@ -27,13 +27,13 @@ OLDEST: Final = (3, 35, 0)
 
 _TRIES: Final = 4
 _NOW: Final = "((julianday('now') - 2440587.5) * 86400.0)"
-_MARKS: Final = {"{now}": _NOW, "{began}": _NOW, "{lock}": "", "{skip}": ""}
+_MARKS: Final = {"{now}": _NOW, "{began}": _NOW, "{lock}": "", "{skip}": "", "{relaxed}": "TRUE"}
 
 
 @cache
 def render(sql: str) -> str:
     """Return ``sql`` with its marks and parameters in SQLite's words."""
-    sql = re.sub(r"\{(now|began|lock|skip)\}", lambda mark: _MARKS[mark[0]], sql)
+    sql = re.sub(r"\{(now|began|lock|skip|relaxed)\}", lambda mark: _MARKS[mark[0]], sql)
     sql = re.sub(r"\{any \$(\d+)\}", r"IN (SELECT value FROM json_each(?\1))", sql)
     return re.sub(r"\$(\d+)", r"?\1", sql)
 
