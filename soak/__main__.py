@@ -14,7 +14,7 @@ from soak.promises import judge
 from soak.report import Run, broken, put_into_page, written
 from soak.run import PREFIX, Options, run
 
-SHORT: Final = {"messages": 100, "minutes": 0.25, "rounds": 2, "workers": 2, "pause": 2.0}
+SHORT: Final = {"messages": 100, "minutes": 0.2, "rounds": 2, "workers": 2, "pause": 2.0}
 
 
 def arguments() -> argparse.Namespace:

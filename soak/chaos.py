@@ -16,6 +16,8 @@ from soak.webapp import Ledger
 
 QUIET: Final = 14.0
 """Seconds without a further blow after some kills of a worker, in which the time to recover is measured."""
+CALM: Final = 3.5
+"""Seconds without one before such a kill."""
 LEASE: Final = 6.0
 GRACE: Final = 45.0
 IN_HAND: Final = 3.0
@@ -46,7 +48,7 @@ class Chaos:
     prefix: str
     dice: random.Random
     short: bool = False
-    """Only the kinds of blows that are over at once."""
+    """Only the kinds of blows that are over at once, each of them once."""
     blows: list[Blow] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -75,8 +77,10 @@ class Chaos:
         if half_way and not self._flushed:
             self._flushed = True
             return self._noted(self.flush_redis)
+        if self.owed:
+            return self._noted(self.owed.pop())
         kinds, weights = list(self._weighted), list(self._weighted.values())
-        return self._noted(self.owed.pop() if self.owed else self.dice.choices(kinds, weights)[0])
+        return None if self.short else self._noted(self.dice.choices(kinds, weights)[0])
 
     def _noted(self, strike: Callable[[], Blow | None]) -> Blow | None:
         made = strike()
@@ -96,15 +100,20 @@ class Chaos:
             time.sleep(0.1)
 
     def kill_worker(self) -> Blow | None:
-        """Kill a worker process."""
+        """Kill a worker process, half of the times with nothing else going wrong for a while."""
+        alone = not self.short and self.dice.random() < 0.5
+        if alone:
+            self.rest(CALM)
         victim = self._worker()
         if victim is None:
             return None
         owned = self._owned(victim)
-        blow = Blow("worker SIGKILL", time.time(), owned=owned)
+        blow = Blow("worker SIGKILL", time.time())
         send(victim, signal.SIGKILL)
         blow.ended = time.time()
         blow.owned = tuple(set(owned) & set(self._owned(victim)))
+        if alone:
+            self.rest(QUIET)
         return blow
 
     def stop_shortly(self) -> Blow | None:
@@ -212,7 +221,7 @@ class Chaos:
         return blow
 
     def _started_again(self, server: Redis | Postgres, blow: Blow) -> Blow:
-        away = self.dice.choice((0, 0, 1, 3))
+        away = 0 if self.short else self.dice.choice((0, 0, 1, 3))
         self.rest(away)
         server.start()
         blow.detail = f"away for {time.time() - blow.at:.1f} s"

@@ -77,7 +77,7 @@ def make_plan(messages: int, longest: int, seed: int) -> Plan:
     conversations: list[tuple[Message, ...]] = []
     made = 0
     while made < messages:
-        size = min(dice.randint(1, MOST_MESSAGES), messages - made)
+        size = min(dice.randint(1, min(MOST_MESSAGES, 2 * longest)), messages - made)
         conversations.append(_conversation(dice, len(conversations), made, size, longest))
         made += size
     return Plan(tuple(conversations))
@@ -97,7 +97,7 @@ def _conversation(dice: random.Random, number: int, first: int, size: int, longe
 
 def _message(dice: random.Random, conversation: str, number: int, usual: str, longest: int) -> Message:
     name = f"soak-{number:06d}"
-    rounds = LIMIT + 2 if dice.random() < 0.03 else dice.randint(1, longest)
+    rounds = LIMIT + 2 if longest == LIMIT and dice.random() < 0.03 else dice.randint(1, longest)
     steps = [_round(dice, name, place) for place in range(rounds)]
     steps.append(_perhaps_faulty(dice, _spoken(dice, {"text": f"That was {name}, in {rounds} rounds."})))
     return Message(

@@ -182,18 +182,25 @@ def _order(evidence: Evidence, owed: list[Submitted]) -> Iterator[str]:
 
 
 def _overlap(evidence: Evidence, owed: list[Submitted]) -> Iterator[str]:
-    """Yield effects that came after a later message had begun to act, unless they are listed as uncertain."""
+    """Yield effects that came after a later message had begun to act, unless they are listed as uncertain.
+
+    An idempotent write again under its key is no further effect: a process that was stopped in the middle of one
+    may do it when it wakes up, after another process did it in its place.
+    """
+    seen: set[tuple[str, str]] = set()
     listed = _listed(evidence)
     place = {each.message_id: number for number, each in enumerate(owed)}
     conversation = {each.message_id: each.message.conversation for each in owed}
     latest: dict[str, Json] = {}
     for row in sorted(evidence.ran, key=lambda row: float(row["at"])):
-        if row["tool"] not in WRITES | IDEMPOTENT or row["message"] not in place:
+        effect = (row["message"], row["token"])
+        if row["tool"] not in WRITES | IDEMPOTENT or row["message"] not in place or effect in seen:
             continue
+        seen.add(effect)
         before = latest.setdefault(conversation[row["message"]], row)
         if place[row["message"]] > place[before["message"]]:
             latest[conversation[row["message"]]] = row
-        elif place[row["message"]] < place[before["message"]] and (row["message"], row["token"]) not in listed:
+        elif place[row["message"]] < place[before["message"]] and effect not in listed:
             yield f"{row['message']}: {row['token']} took effect after {before['token']}"
 
 

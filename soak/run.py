@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from soak.chaos import QUIET, Chaos
+from soak.chaos import Chaos
 from soak.deployment import Pod
 from soak.evidence import Evidence, gather
 from soak.listener import Listener
@@ -123,8 +123,6 @@ def _strike(chaos: Chaos, ledger: Ledger, share: float) -> None:
         return
     under_way = sum(not each.status and not each.lost for each in ledger.submitted)
     _say(f"{blow.kind} {blow.detail} ({len(ledger.submitted)} submitted, {under_way} under way)")
-    if blow.owned and not chaos.short and chaos.dice.random() < HALF:
-        chaos.rest(QUIET)
 
 
 def _at_the_end(options: Options, plan: Plan, chaos: Chaos, redis: Redis) -> Ledger:
