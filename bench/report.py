@@ -98,7 +98,7 @@ def conditions(results: Results, kinds: Sequence[type[System]]) -> list[str]:
     versions = ", ".join(f"{name} {version}" for name, version in results.versions.items())
     lines = [
         f"Measured {facts['date']} at {facts['commit']} with `{facts['command']}`, {facts['repetitions']} repetitions.",
-        f"Machine: {machine}.",
+        f"Machine: {machine}; load average before the run {facts['load']}.",
         f"Versions: {versions}.",
         "",
         *(f"- **{kind.label}** (`{kind.__module__}`): {kind.note}." for kind in kinds),

@@ -1,5 +1,6 @@
 """Numbers of a run, kept as JSON so that the page can be made again without measuring again."""
 
+import os
 import platform
 import subprocess
 import sys
@@ -78,6 +79,7 @@ class Results:
             "memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
             "system": f"{platform.system()} {platform.release().partition('-')[0]}",
             "repetitions": str(repeats),
+            "load": f"{os.getloadavg()[0]:.1f}",
         }
         self.versions = {"Python": platform.python_version(), **servers, **package_versions(kinds)}
 

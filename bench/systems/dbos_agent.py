@@ -1,7 +1,9 @@
 """pydantic-ai made durable by DBOS: a workflow a message, a step a model request, the read tool as a step."""
 
 import os
+import subprocess
 import sys
+from pathlib import Path
 from threading import Event
 
 from dbos import DBOS, DBOSClient, DBOSConfig
@@ -73,11 +75,17 @@ class Dbos(System):
 
     @property
     def client(self) -> DBOSClient:
-        """Return the client; the database's tables are made by the workers, so it waits for the first use."""
+        """Return the client, connected at its first use."""
         if self._client is None:
             url = self.place.database_url.replace("postgresql://", "postgresql+psycopg://")
             self._client = DBOSClient(system_database_url=url)
         return self._client
+
+    def prepare(self) -> None:
+        """Make DBOS's tables, with its own command."""
+        url = self.place.database_url.replace("postgresql://", "postgresql+psycopg://")
+        program = str(Path(sys.executable).with_name("dbos"))
+        subprocess.run([program, "migrate", "--sys-db-url", url], check=True, capture_output=True)
 
     def commands(self) -> list[list[str]]:
         """Return one program per process."""

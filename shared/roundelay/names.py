@@ -14,9 +14,9 @@ name                                           type     meaning
 ``{prefix}:idempotency:{user}/{conv}/{hash}``  string   ``{message} {digest}`` of the key's first use
 ``{prefix}:cancels``                           zset     ids whose cancellation was asked for, scored by time
 ``{prefix}:control``                           channel  hints to every worker process: ``cancel {id}``, ``restore {id}``
-``{prefix}:process:{process}``                  string   exists while that worker process lives (the hash's ``worker``)
 ``{prefix}:database``                          string   id of the database that this prefix belongs to
-``{prefix}:alive:{worker}``                    string   expires with the lease of the worker named in a state hash
+``{prefix}:alive:{worker}``                    string   expires with the lease of the worker named in a state hash;
+                                                        says whether it consumes
 ``{prefix}:wake:{reader}``                     both     stream and channel by which a client wakes its own reader
 ``{prefix}.messages``, ``{prefix}.rounds``     queues   Celery: new messages, continued rounds
 =============================================  =======  ==========================================================
@@ -127,11 +127,6 @@ def cancels_key(prefix: str) -> str:
 def control_channel(prefix: str) -> str:
     """Return the channel that every worker process listens to."""
     return f"{prefix}:control"
-
-
-def process_key(prefix: str, process_id: str) -> str:
-    """Return the name of the key that exists while a worker process lives."""
-    return f"{prefix}:process:{process_id}"
 
 
 def database_key(prefix: str) -> str:

@@ -1,8 +1,10 @@
 """The commands as a person meets them: real processes, everything embedded, nothing set beforehand."""
 
+import asyncio
 import json
 import os
 import re
+import runpy
 import signal
 import subprocess
 import sys
@@ -10,14 +12,17 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from roundelay import AsyncClient
 from roundelay_worker.embedded_child import until
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 
 COMMAND = [sys.executable, "-c", "import sys; from roundelay_worker.cli import main; sys.exit(main())"]
+ROOT = Path(__file__).parents[2]
 READY_WITHIN = 30.0
 SLOW_COUNT = "Count to 1000 one by one with the calculator."
 
@@ -254,3 +259,56 @@ def test_pruning_forgets_what_ended_before(tmp_path: Path):
 
         assert pruned.stdout.strip() == "1 messages deleted"
         assert roundelay(tmp_path, "show", message_id).returncode == 1
+
+
+def test_the_readmes_example_runs_as_it_stands(home: Path):
+    example = re.search(r"```python\n(from roundelay import Client.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert example
+    script = f"{example[1]}\nprint(answer.status)"
+
+    shown = subprocess.run(
+        [sys.executable, "-c", script], env=clean_environment(home), capture_output=True, text=True, check=False
+    )
+
+    assert shown.stdout.strip() == "answered", shown.stderr
+
+
+def test_the_example_web_app_submits_streams_and_reconnects(home: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("ROUNDELAY_HOME", str(home))
+    app = runpy.run_path(str(ROOT / "examples" / "web_app.py"))["app"]
+
+    async def visit() -> tuple[str, str, int]:
+        async with AsyncClient.from_env() as client:
+            state = {"roundelay": client}
+            body = json.dumps({"text": "What is 2 + 3, and what time is it in UTC?"})
+            _, submitted = await request(app, state, "POST", "/messages", body.encode())
+            place = f"/messages/{json.loads(submitted)['message_id']}/updates"
+            _, whole = await request(app, state, "GET", place)
+            _, rest = await request(app, state, "GET", place, last_seen=b"3")
+            missing, _ = await request(app, state, "GET", "/messages/nobody/updates")
+            return whole, rest, missing
+
+    whole, rest, missing = asyncio.run(visit())
+
+    numbers = [int(number) for number in re.findall(r"^id: (\d+)$", whole, re.MULTILINE)]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert "event: ended" in whole
+    assert re.findall(r"^id: (\d+)$", rest, re.MULTILINE)[0] == "4"
+    assert missing == 404
+
+
+async def request(
+    app: Any, state: dict[str, Any], method: str, path: str, body: bytes = b"", last_seen: bytes = b""
+) -> tuple[int, str]:
+    """Put one request to an ASGI app; return its status and body."""
+    said: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body}
+
+    async def send(message: dict[str, Any]) -> None:
+        said.append(message)
+
+    headers = [(b"last-event-id", last_seen)] if last_seen else []
+    await app({"type": "http", "method": method, "path": path, "headers": headers, "state": state}, receive, send)
+    return said[0]["status"], b"".join(message.get("body", b"") for message in said).decode()

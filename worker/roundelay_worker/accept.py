@@ -7,7 +7,7 @@ after the database has them.
 
 import logging
 from collections.abc import Sequence
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, cast
 
 import redis.asyncio as aioredis
 from pydantic import ValidationError
@@ -17,13 +17,14 @@ from roundelay.names import cancels_key, control_channel, inbox_key, record_key,
 from roundelay_worker.clock import Clock
 from roundelay_worker.publisher import Publisher, Publishing
 from roundelay_worker.store.publishing import accepted_update
-from roundelay_worker.store.records import Accepted, Arrival
+from roundelay_worker.store.records import Accepted, Arrival, OutboxRow
 from roundelay_worker.store.store import Store
 
 log = logging.getLogger(__name__)
 
 FIND: Final = """
--- The inbox records of a message and of those before it in its conversation: {id, record, age, cancelled} each.
+-- The inbox records of a message and of those before it in its conversation:
+-- {id, record, age, cancelled, idempotency record} each.
 local prefix, id = ARGV[1], ARGV[2]
 local owner = redis.call('HMGET', prefix .. ':state:' .. id, 'user_id', 'conversation_id')
 local ids = {id}
@@ -46,11 +47,16 @@ for i = 1, #ids do
     local submitted = redis.call('ZSCORE', KEYS[1], ids[i])
     local age = submitted and string.format('%.6f', now - tonumber(submitted)) or '0'
     local cancelled = redis.call('ZSCORE', KEYS[2], ids[i])
-    records[#records + 1] = {ids[i], record, age, cancelled and 1 or 0}
+    local name = redis.call('HGET', prefix .. ':state:' .. ids[i], 'idempotency')
+    local first = name and name ~= '' and redis.call('GET', name)
+    records[#records + 1] = {ids[i], record, age, cancelled and 1 or 0, first and name .. ' ' .. first or ''}
   end
 end
 return records
 """
+
+Found = Literal["accepted", "unreadable", "missing"]
+"""What became of a message that was looked for in the inbox."""
 
 
 class Acceptor:
@@ -73,32 +79,42 @@ class Acceptor:
         self._queue_timeout = queue_timeout
         self._find = redis.register_script(FIND)
 
-    async def accept(self, message_id: str) -> bool:
-        """Accept a message, earlier ones of its conversation first; False if the inbox does not know it."""
+    async def accept(self, message_id: str) -> Found:
+        """Accept a message, earlier ones of its conversation first; ``missing`` if the inbox does not know it."""
         records = await self._find(
             keys=[inbox_key(self._prefix), cancels_key(self._prefix)], args=[self._prefix, message_id]
         )
-        arrivals = [arrival for record in records if (arrival := self._arrival(record)) is not None]
-        if not arrivals:
-            return False
-        await self.take(arrivals)
-        return any(arrival.message_id == message_id for arrival in arrivals)
+        arrivals = [arrival for record in records if (arrival := self._arrival(*record)) is not None]
+        if arrivals:
+            await self.take(arrivals)
+        if any(arrival.message_id == message_id for arrival in arrivals):
+            return "accepted"
+        return "unreadable" if any(_text(record[0]) == message_id for record in records) else "missing"
 
     async def take(self, arrivals: Sequence[Arrival]) -> tuple[Accepted, ...]:
         """Accept arrivals in their order, publish that, and clear them from the inbox."""
         accepted = await self._store.accept(arrivals)
-        for one in accepted:
+        for one, arrival in zip(accepted, arrivals, strict=True):
             if one.fresh:
-                self._announce(one)
+                self._announce(one, arrival)
         await self._clear(arrivals)
         for message_id in [message_id for one in accepted for message_id in one.interrupts]:
             await self._redis.publish(control_channel(self._prefix), f"cancel {message_id}")
         return accepted
 
-    def _announce(self, one: Accepted) -> None:
-        status = "waiting" if one.after else "queued"
-        body = accepted_update(one.message_id, one.accepted_at, one.after)
-        self._publisher.publish(Publishing(one.message_id, 1, (body,), status, after=one.after or ""))
+    def _announce(self, one: Accepted, arrival: Arrival) -> None:
+        self._publisher.publish(
+            Publishing(
+                message_id=one.message_id,
+                first=1,
+                updates=(accepted_update(one.message_id, one.accepted_at, one.after),),
+                status="waiting" if one.after else "queued",
+                after=one.after or "",
+                user_id=arrival.user_id,
+                conversation_id=arrival.conversation_id,
+                submitted_at=arrival.submitted_at,
+            )
+        )
 
     async def _clear(self, arrivals: Sequence[Arrival]) -> None:
         pipe = self._redis.pipeline(transaction=False)
@@ -109,12 +125,13 @@ class Acceptor:
             pipe.delete(record_key(self._prefix, arrival.message_id))
         await pipe.execute()
 
-    def _arrival(self, record: Any) -> Arrival | None:
-        message_id, body, age, cancelled = record
+    def _arrival(
+        self, message_id: bytes | str, body: bytes | str, age: Any, cancelled: Any, idempotency: bytes | str = ""
+    ) -> Arrival | None:
         try:
             submission = Submission.model_validate_json(body)
         except ValidationError:
-            # Another version of the client wrote it; it stays in the inbox for a worker that can read it.
+            # Another version of the client wrote it; it stays where it is for a worker that can read it.
             log.warning("inbox_record_unreadable", extra={"message_id": _text(message_id)})
             return None
         return Arrival(
@@ -126,6 +143,7 @@ class Acceptor:
             on_busy=submission.on_busy,
             queue_timeout=self._queue_timeout,
             cancelled=bool(cancelled),
+            idempotency=_text(idempotency) or None,
         )
 
     async def overdue(self, older_than: float, limit: int) -> list[str]:
@@ -139,11 +157,14 @@ class Acceptor:
 
     async def take_outbox(self, limit: int) -> None:
         """Accept what web apps wrote into the outbox table inside their own transactions."""
-        rows = await self._store.outbox_rows(limit)
-        arrivals = [arrival for row in rows if (arrival := self._arrival(row)) is not None]
+        arrivals = [arrival for row in await self._store.outbox_rows(limit) if (arrival := await self._left(row))]
         if arrivals:
             await self.take(arrivals)
             await self._store.delete_outbox([arrival.message_id for arrival in arrivals])
+
+    async def _left(self, row: OutboxRow) -> Arrival | None:
+        cancelled = await self._redis.zscore(cancels_key(self._prefix), row.message_id) is not None
+        return self._arrival(row.message_id, row.submission, max(self._clock.now() - row.created_at, 0.0), cancelled)
 
 
 def _text(value: bytes | str) -> str:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 import orjson
+from redis.exceptions import RedisError
 
 from roundelay.messages import Submission
 from roundelay.names import Status
@@ -59,11 +60,15 @@ from roundelay_worker.store.store import Store
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-Isolate = Callable[[Dispatch], Awaitable[None]]
-"""Runs one round of a message in a child process of its own, and returns when that has ended."""
+Isolate = Callable[[Callable[[], Awaitable[Dispatch | None]]], Awaitable[None]]
+"""Starts a child process, asks for the dispatch that it is to run once it is ready, and returns when it has ended."""
 
+_OUTBOX_AT_ONCE = 100
 QUICK = 0.02
 """Seconds that reads may take to be saved together with their turn; then the turn is saved first."""
+STORE_PATIENCE = 120.0
+"""Seconds for which a save is tried again while the database is away: what it holds is nowhere else."""
+STORE_PAUSE = 0.2
 SHORT_PAUSE = 1.0
 """Seconds; a shorter back-off is waited out, a longer one frees the slot and is a due time in the database."""
 LOSSES_TO_QUARANTINE = 2
@@ -116,7 +121,7 @@ class Advance:
         ``new`` says that the database may not have the message yet.
         """
         if new:
-            await self._acceptor.accept(message_id)
+            await self._accept(message_id)
         claim = await self._store.claim(
             message_id, self._process_id, dispatch=dispatch, max_state_version=STATE_VERSION
         )
@@ -128,13 +133,26 @@ class Advance:
         session = await self._open(message_id, claim)
         return await self._drive(session)
 
+    async def _accept(self, message_id: str) -> None:
+        """Have the database know a message, from the inbox or from the web apps' outbox."""
+        try:
+            if await self._acceptor.accept(message_id) == "missing":
+                await self._acceptor.take_outbox(_OUTBOX_AT_ONCE)
+        except (RedisError, OSError) as exc:
+            # A task that is sent again is for a message that the database has.
+            log.warning("inbox_unreachable", extra={"message_id": message_id, "error": type(exc).__name__})
+
     async def _quarantine(self, claim: Claim, isolate: Isolate) -> tuple[Dispatch, ...]:
         """Have a message that may be deadly run where only it can be hurt."""
+        with self._sessions.reserved(claim.fence.message_id):
+            await isolate(lambda: self._give_up(claim))
+        return ()
+
+    async def _give_up(self, claim: Claim) -> Dispatch | None:
         dispatch = await self._store.hand_over(claim.fence)
         if dispatch is not None:
             log.warning("message_quarantined", extra={"message_id": dispatch.message_id})
-            await isolate(dispatch)
-        return ()
+        return dispatch
 
     async def _refused(self, message_id: str, refused: Refused) -> tuple[Dispatch, ...]:
         if refused.because in {"cancelled", "condemned"}:
@@ -218,10 +236,16 @@ class Advance:
                 self._apply(session, CancelAsked(self._clock.now()))
                 return await self._end_or_nothing(session)
             case "drained":
-                dispatch = await self._store.hand_over(session.fence)
-                return (dispatch,) if dispatch else ()
+                return await self._hand_back(session)
             case _:
                 return ()
+
+    async def _hand_back(self, session: Session) -> tuple[Dispatch, ...]:
+        """Have somebody else go on from here, with the results that came and are not saved yet."""
+        try:
+            return (await self._save(session, HandOn())).dispatches
+        except FenceLost:
+            return ()
 
     async def _end_or_nothing(self, session: Session) -> tuple[Dispatch, ...]:
         try:
@@ -376,7 +400,10 @@ class Advance:
     async def _prepared(self, session: Session, setup: Setup, position: int) -> Coroutine[Any, Any, Event]:
         stage = session.state.stage
         write = isinstance(stage, Running) and stage.calls[position].plan.effect == "write"
-        if write and await self._store.loose_write(session.user_id, session.conversation_id):
+        if write and (
+            self._performer.has_loose_write(session)
+            or await self._store.loose_write(session.user_id, session.conversation_id)
+        ):
             return _ready(self._performer.pending_write(session, position))
         return self._performer.call(session, setup, position)
 
@@ -445,13 +472,36 @@ class Advance:
             process=self._process_id,
         )
         session.notes.clear()
-        saved = await self._store.save(save)
+        saved = await self._stored(save)
         if saved is None:
             raise FenceLost
         session.fence = replace(session.fence, version=saved.version, attempt=saved.attempt)
         session.saved = state
         self._publish(session, first, bodies, then)
         return saved
+
+    async def _stored(self, save: Save) -> Saved | None:
+        """Save, again and again while the database is away; None if the row is not ours any more."""
+        ends = time.monotonic() + STORE_PATIENCE
+        unsure = False
+        while True:
+            try:
+                saved = await self._store.save(save)
+                return await self._look_for(save) if saved is None and unsure else saved
+            except StoreUnavailable:
+                if time.monotonic() > ends:
+                    raise
+                unsure = True
+                await asyncio.sleep(STORE_PAUSE)
+
+    async def _look_for(self, save: Save) -> Saved | None:
+        """Return what became of a save whose reply was lost; None if it cannot be told, and the row goes its way."""
+        fence = save.fence
+        if not isinstance(save.next, Keep) or fence.owner is None:
+            return None
+        held = replace(fence, version=fence.version + 1)
+        claim = await self._store.claim(fence.message_id, self._process_id, held=held, max_state_version=STATE_VERSION)
+        return Saved(claim.fence.version, (), claim.fence.attempt or 0) if isinstance(claim, Claim) else None
 
     def _publish(self, session: Session, first: int, bodies: tuple[str, ...], then: Next) -> None:
         if not bodies:

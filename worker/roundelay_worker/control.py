@@ -89,7 +89,7 @@ class Control:
     async def cancel(self, message_id: str) -> None:
         """End a message as cancelled, wherever it is."""
         standing = await self._store.request_cancel(message_id)
-        if standing == "missing" and await self._acceptor.accept(message_id):
+        if standing == "missing" and await self._acceptor.accept(message_id) == "accepted":
             standing = await self._store.request_cancel(message_id)
         if standing in {"ended", "missing"}:
             await self._redis.zrem(cancels_key(self._prefix), message_id)
@@ -98,6 +98,8 @@ class Control:
             return
         if standing == "owned":
             await asyncio.sleep(_OWNER_FIRST)
+            if self._sessions.stop(message_id, "cancelled"):  # claimed here when the hint came, not yet at work
+                return
         await self._send(await self._advance.end_unowned(message_id))
 
     async def catch_up(self) -> None:

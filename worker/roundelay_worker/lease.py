@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from roundelay_worker.clock import ticking
 from roundelay_worker.store.errors import StoreUnavailable
 from roundelay_worker.store.lease import LeaseKeeper as LeaseConnection
 
@@ -37,11 +38,26 @@ class LeaseKeeper:
         self._lost = lost
         self._stop = threading.Event()
         self._beat = time.monotonic()
+        self._until = 0.0
+        self._lapsed_until = 0.0
         self._thread = threading.Thread(target=self._run, name="roundelay-lease", daemon=True)
 
     def start(self) -> None:
-        """Begin to renew."""
+        """Begin to renew what was had just now."""
+        self._until = ticking() + self._lease
         self._thread.start()
+
+    def held(self) -> bool:
+        """Say whether the lease has not run out as far as this process knows, also right after a suspend."""
+        return ticking() < self._until
+
+    def may_judge(self) -> bool:
+        """Say whether this process may take work from those whose lease ran out.
+
+        One whose own lease ran out must not, for a lease's length: the database was away, and the others need time
+        to renew theirs.
+        """
+        return self.held() and ticking() - self._lapsed_until > self._lease
 
     def stop(self) -> None:
         """Stop renewing, and wait for the thread."""
@@ -60,6 +76,7 @@ class LeaseKeeper:
             if time.monotonic() - self._beat > self._wedged:
                 log.critical("event_loop_wedged", extra={"seconds": round(time.monotonic() - self._beat, 1)})
                 os._exit(EXIT_WEDGED)
+            asked = ticking()
             try:
                 held = connection.renew()
             except StoreUnavailable:
@@ -69,4 +86,7 @@ class LeaseKeeper:
             if not held:
                 self._lost()
                 return
+            if asked > self._until:
+                self._lapsed_until = asked
+            self._until = asked + self._lease
         connection.close()

@@ -118,14 +118,20 @@ class Performer:
         tool = self._registry.get(call.name) if call.name in setup.tool_names else None
         limit = self._tool_limit(session, tool.timeout if tool else None)
         context = self._context(session, setup, round_number, position, limit)
-        outcome = await self._runner.run(tool, call, setup.tool_names, context, limit)
+        try:
+            outcome = await self._runner.run(tool, call, setup.tool_names, context, limit)
+        finally:
+            if self._runner.is_loose_write(context.call_id):
+                await self._loosened(context)
         seconds = time.monotonic() - began
         result = outcome.result
         if outcome.uncertain:
             result = replace(result, outcome="unknown")
-            if self._runner.loose_writes((session.user_id, session.conversation_id)):
-                await self._loosened(context)
         return CallFinished(round_number, position, result, self._clock.now(), seconds)
+
+    def has_loose_write(self, session: Session) -> bool:
+        """Say whether a write of the conversation that was given up is still at work in this process."""
+        return self._runner.loose_writes((session.user_id, session.conversation_id)) > 0
 
     def pending_write(self, session: Session, position: int) -> CallFinished:
         """Refuse a write while an earlier one of the conversation, timed out, may still act."""

@@ -18,21 +18,28 @@ from redis.exceptions import NoScriptError, RedisError
 
 from roundelay.names import answer_key, cancels_key, state_key, updates_key
 from roundelay_worker.render import provisional_body
+from roundelay_worker.store.errors import StoreUnavailable
 from roundelay_worker.store.records import Publication
 
 log = logging.getLogger(__name__)
 
 _MOST_ENTRIES: Final = 20_000
 """Cap on a stream; only a message of thousands of rounds reaches it, and its readers then see a ``gap``."""
-_MARK_EVERY: Final = 0.25
-"""Seconds between two notes to the database of what is published; one statement notes all."""
+_MARK_EVERY: Final = 0.6
+"""Seconds between two notes to the database of what is published; one statement notes all that waited so long.
+
+Most need none: the next save of a message tells what is published of it.
+"""
 _DELTA_EVERY: Final = 0.005
 """Seconds that deltas are gathered for: pieces that come together go out together."""
+_KEPT_WHILE_LIVE: Final = 30 * 86_400
+"""Seconds that Redis keeps what is told of a message that has not ended; its silence may be longer than the TTL."""
 
 PUBLISH: Final = """
 local stream, state, answer, cancels = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local ttl, id, status, round, worker, after = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local final, first, count = ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9])
+local live_ttl, conversation, idempotency = ARGV[11], ARGV[12], ARGV[15]
 local last = redis.call('XREVRANGE', stream, '+', '-', 'COUNT', 1)
 local have = 0
 if #last > 0 then have = tonumber(string.match(last[1][1], '^(%d+)')) end
@@ -45,7 +52,7 @@ end
 for i = 1, count do
   local seq = first + i - 1
   if seq > have then
-    redis.call('XADD', stream, 'MAXLEN', '~', ARGV[10], seq .. '-0', 'update', ARGV[10 + i])
+    redis.call('XADD', stream, 'MAXLEN', '~', ARGV[10], seq .. '-0', 'update', ARGV[15 + i])
   end
 end
 local newest = first + count - 1
@@ -53,8 +60,19 @@ if newest >= have then
   redis.call('HSET', state, 'status', status, 'round', round, 'worker', worker, 'after', after,
              'seq', newest, 'trim', have)
 end
-redis.call('EXPIRE', stream, ttl)
-redis.call('EXPIRE', state, ttl)
+if conversation ~= '' then
+  redis.call('HSETNX', state, 'conversation_id', conversation)
+  redis.call('HSETNX', state, 'user_id', ARGV[13])
+  redis.call('HSETNX', state, 'submitted_at', ARGV[14])
+end
+local ended = final ~= '' or redis.call('EXISTS', answer) == 1
+if idempotency ~= '' then
+  local record, first_use = string.match(idempotency, '^(%S+) (.+)$')
+  redis.call('HSET', state, 'idempotency', record)
+  redis.call('SET', record, first_use, 'EX', ended and ttl or live_ttl, 'NX')
+end
+redis.call('EXPIRE', stream, ended and ttl or live_ttl)
+redis.call('EXPIRE', state, ended and ttl or live_ttl)
 if final ~= '' then
   if redis.call('SET', answer, final, 'EX', ttl, 'NX') then redis.call('PUBLISH', answer, final) end
   redis.call('ZREM', cancels, id)
@@ -65,9 +83,22 @@ return newest
 """
 
 
+ADD: Final = """
+-- A delta follows the update that it belongs to. Where that one is not there (its publication failed, or the server
+-- lost its scripts), the delta would take its place, and the update could never be added.
+local last = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
+if not last or string.match(last[1], '^(%d+)') ~= ARGV[1] then return false end
+return redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[2], ARGV[1] .. '-*', 'update', ARGV[3])
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Publishing:
-    """Updates to be published together, numbered ``first`` onwards without a hole, and the state they lead to."""
+    """Updates to be published together, numbered ``first`` onwards without a hole, and the state they lead to.
+
+    Whose message it is, when it came, and its idempotency record (``name message digest``) are told with the first
+    update, and again when Redis has forgotten them.
+    """
 
     message_id: str
     first: int
@@ -77,6 +108,10 @@ class Publishing:
     worker: str = ""
     after: str = ""
     answer: str = ""
+    user_id: str = ""
+    conversation_id: str = ""
+    submitted_at: float = 0.0
+    idempotency: str = ""
 
 
 @dataclass(slots=True)
@@ -97,7 +132,12 @@ def publishing(publication: Publication) -> Publishing:
         updates=tuple(body for _, body in publication.updates),
         status=publication.status,
         round=publication.round,
+        after=publication.after or "",
         answer=publication.answer or "",
+        user_id=publication.user_id,
+        conversation_id=publication.conversation_id,
+        submitted_at=publication.submitted_at,
+        idempotency=publication.idempotency or "",
     )
 
 
@@ -106,10 +146,25 @@ Fetch = Callable[[str], Awaitable[Publication | None]]
 Mark = Callable[[list[tuple[str, int]]], Awaitable[None]]
 
 
-class Publisher:
-    """One writer to Redis per process; callers hand over and go on."""
+def _always() -> bool:
+    return True
 
-    def __init__(self, redis: aioredis.Redis, prefix: str, ttl: float, fetch: Fetch, mark: Mark) -> None:
+
+class Publisher:
+    """One writer to Redis per process; callers hand over and go on.
+
+    What is queued while ``may_publish`` says no (the lease ran out) is dropped: whoever has the message speaks for it.
+    """
+
+    def __init__(
+        self,
+        redis: aioredis.Redis,
+        prefix: str,
+        ttl: float,
+        fetch: Fetch,
+        mark: Mark,
+        may_publish: Callable[[], bool] = _always,
+    ) -> None:
         self._redis = redis
         self._prefix = prefix
         self._ttl = int(ttl)
@@ -117,9 +172,11 @@ class Publisher:
         self._mark = mark
         self._queue: list[Publishing | _Delta] = []
         self._published: dict[str, int] = {}
+        self._to_note: dict[str, int] = {}
         self._wake = asyncio.Event()
         self._script = redis.register_script(PUBLISH)
-        self.paused = False
+        self._adding = redis.register_script(ADD)
+        self._may_publish = may_publish
 
     def publish(self, publishing: Publishing) -> None:
         """Queue durable updates that are saved."""
@@ -154,22 +211,24 @@ class Publisher:
         marked = time.monotonic()
         while True:
             await self._wait(marked)
-            batch, self._queue = self._queue, []
-            if batch and not self.paused:
-                await self._send(batch)
-            if self._published and time.monotonic() - marked >= _MARK_EVERY:
+            await self._send_queued()
+            if time.monotonic() - marked >= _MARK_EVERY:
                 marked = time.monotonic()
                 await self._note()
 
     async def drain(self) -> None:
         """Publish and note what is queued now."""
-        batch, self._queue = self._queue, []
-        if batch:
-            await self._send(batch)
+        await self._send_queued()
+        await self._note()
         await self._note()
 
+    async def _send_queued(self) -> None:
+        batch, self._queue = self._queue, []
+        if batch and self._may_publish():
+            await self._send(batch)
+
     async def _wait(self, marked: float) -> None:
-        pause = max(_MARK_EVERY - (time.monotonic() - marked), 0.001) if self._published else None
+        pause = max(_MARK_EVERY - (time.monotonic() - marked), 0.001) if self._published or self._to_note else None
         try:
             async with asyncio.timeout(pause):
                 await self._wake.wait()
@@ -195,6 +254,7 @@ class Publisher:
         lost = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
         if lost:
             await self._redis.script_load(PUBLISH)
+            await self._redis.script_load(ADD)
             for i, reply in zip(lost, await self._execute([batch[i] for i in lost]), strict=True):
                 replies[i] = reply
         return replies
@@ -213,14 +273,15 @@ class Publisher:
         text = "".join(delta.pieces) if delta.pieces else None
         body = provisional_body(delta.kind, time.time(), delta.message_id, delta.round, delta.attempt, text)
         key = updates_key(self._prefix, delta.message_id)
-        # NOMKSTREAM: a delta never begins a stream, or a flushed one would look as if it had no hole.
-        pipe.execute_command("XADD", key, "NOMKSTREAM", "MAXLEN", "~", _MOST_ENTRIES, f"{delta.seq}-*", "update", body)
+        pipe.evalsha(self._adding.sha, 1, key, delta.seq, _MOST_ENTRIES, body)
 
     def _arguments(self, item: Publishing) -> tuple[list[str], list[Any]]:
         prefix, message_id = self._prefix, item.message_id
         keys = [updates_key(prefix, message_id), state_key(prefix, message_id), answer_key(prefix, message_id)]
         fields = [self._ttl, message_id, item.status, item.round, item.worker, item.after, item.answer]
-        return [*keys, cancels_key(prefix)], [*fields, item.first, len(item.updates), _MOST_ENTRIES, *item.updates]
+        bounds = [item.first, len(item.updates), _MOST_ENTRIES, max(self._ttl, _KEPT_WHILE_LIVE)]
+        identity = [item.conversation_id, item.user_id, f"{item.submitted_at:.6f}", item.idempotency]
+        return [*keys, cancels_key(prefix)], [*fields, *bounds, *identity, *item.updates]
 
     async def _landed(self, item: Publishing, reply: Any) -> None:
         if isinstance(reply, Exception):
@@ -232,7 +293,11 @@ class Publisher:
 
     async def rebuild(self, message_id: str) -> bool:
         """Make a message's stream, state and answer again from the database, in one transaction."""
-        found = await self._fetch(message_id)
+        try:
+            found = await self._fetch(message_id)
+        except StoreUnavailable:
+            log.warning("rebuild_failed", extra={"error": "StoreUnavailable", "message_id": message_id})
+            return False
         return found is not None and await self.restore(found)
 
     async def restore(self, found: Publication) -> bool:
@@ -252,9 +317,15 @@ class Publisher:
 
     def take_published(self, message_id: str) -> int | None:
         """Return the highest number known to be published, to be noted with the next save."""
-        return self._published.pop(message_id, None)
+        before = self._to_note.pop(message_id, None)
+        return self._published.pop(message_id, before)
 
     async def _note(self) -> None:
-        noted, self._published = self._published, {}
-        if noted:
+        noted, self._to_note, self._published = self._to_note, self._published, {}
+        if not noted:
+            return
+        try:
             await self._mark(list(noted.items()))
+        except StoreUnavailable:
+            # Not known to be published, so the watchdog publishes it again; Redis refuses what it has.
+            log.warning("published_not_noted", extra={"messages": len(noted)})

@@ -1,22 +1,48 @@
-"""One round of one message, alone in a process that may die of it: ``python -m roundelay_worker.quarantine``."""
+"""One round of one message, alone in a process that may die of it: ``python -m roundelay_worker.quarantine``.
 
+It starts first, and says so on its standard output; only then is the message given up by the worker that claimed it,
+and named on the standard input. A start may take long, and what nobody owns meanwhile would be sent to somebody else.
+"""
+
+import json
 import os
+import signal
 import sys
+from typing import Any
 
+from roundelay_worker import logs
 from roundelay_worker.app import Sender, celery_app
 from roundelay_worker.settings import Settings
-from roundelay_worker.wiring import Runtime
+from roundelay_worker.store.records import Dispatch
+from roundelay_worker.wiring import QUARANTINE_READY, Runtime
 
 
-def main(message_id: str, dispatch: int) -> None:
-    """Run one round and send what follows."""
+def main() -> None:
+    """Run the round that is named, and send what follows."""
     settings = Settings.from_env(os.environ)
+    logs.configure(settings.log_level)
     sender = Sender(celery_app(settings), settings)
     runtime = Runtime(settings, sender.send_later, sender.queue_length, quarantine=True)
     runtime.start()
-    sender.send(runtime.run(message_id, dispatch))
+
+    def hand_back(*_: Any) -> None:
+        runtime.drain(0)
+
+    signal.signal(signal.SIGTERM, hand_back)
+    dispatch = _named()
+    if dispatch is not None:
+        sender.send((dispatch,) if runtime.draining else runtime.run(dispatch.message_id, dispatch.dispatch))
     runtime.stop()
 
 
+def _named() -> Dispatch | None:
+    """Say that all is ready, and return what is to be run; None if the worker has nothing or is gone."""
+    sys.stdout.write(f"\n{QUARANTINE_READY.decode()}\n")
+    sys.stdout.flush()
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what tools print is nobody's to read
+    line = sys.stdin.readline()
+    return Dispatch(*json.loads(line)) if line else None
+
+
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main()

@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from roundelay.messages import Submission
 from roundelay_worker.session import Session, StopReason
@@ -17,6 +18,7 @@ class Sessions:
 
     def __init__(self, remember: int, wake: Callable[[str, float], None]) -> None:
         self._live: dict[str, Session] = {}
+        self._reserved: set[str] = set()
         self._handed_on: OrderedDict[str, Session] = OrderedDict()
         self._remember = remember
         self._wake = wake
@@ -32,7 +34,16 @@ class Sessions:
 
     def held(self) -> tuple[str, ...]:
         """Return the ids of the messages that this process works on."""
-        return tuple(self._live)
+        return (*self._live, *self._reserved)
+
+    @contextmanager
+    def reserved(self, message_id: str) -> Iterator[None]:
+        """Hold a message that this process claimed for somebody who is not ready yet."""
+        self._reserved.add(message_id)
+        try:
+            yield
+        finally:
+            self._reserved.discard(message_id)
 
     def __iter__(self) -> Iterator[Session]:
         return iter(tuple(self._live.values()))

@@ -17,6 +17,7 @@ from roundelay_worker.accept import Acceptor
 from roundelay_worker.advance import Advance
 from roundelay_worker.clock import Clock
 from roundelay_worker.control import Control
+from roundelay_worker.living import has_ended
 from roundelay_worker.loop.events import Condemned, TimePassed
 from roundelay_worker.loop.state import Failure
 from roundelay_worker.outbox import Outbox
@@ -59,6 +60,7 @@ class Watchdog:
         process_id: str,
         period: float,
         retention: float,
+        may_judge: Callable[[], bool],
     ) -> None:
         self._store = store
         self._acceptor = acceptor
@@ -72,6 +74,7 @@ class Watchdog:
         self._process_id = process_id
         self._period = period
         self._retention = retention
+        self._may_judge = may_judge
         self._pruned = time.monotonic()
 
     async def run(self) -> None:
@@ -115,7 +118,12 @@ class Watchdog:
         await self._send(tuple(one.dispatch for one in released))
 
     async def _lost(self) -> None:
+        if not self._may_judge():
+            return
         lost = await self._store.release_lost(_AT_ONCE)
+        for owner in {one.owner for one in lost}:
+            if has_ended(owner):
+                await self._store.mark_dead(owner)
         for one in lost:
             extra = {"message_id": one.dispatch.message_id, "owner": one.owner, "losses": one.losses}
             log.warning("message_recovered", extra=extra)
@@ -124,7 +132,7 @@ class Watchdog:
     async def _inbox(self) -> None:
         await self._outbox.check_redis()
         for message_id in await self._acceptor.overdue(time.time() - _NOT_YET_ACCEPTED, _AT_ONCE):
-            if not await self._acceptor.accept(message_id):
+            if await self._acceptor.accept(message_id) == "missing":
                 await self._acceptor.forget(message_id)
         await self._acceptor.take_outbox(_AT_ONCE)
 

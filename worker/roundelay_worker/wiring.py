@@ -1,9 +1,10 @@
 """The one place where things are built: a worker process, its parts and its threads."""
 
 import asyncio
+import json
 import logging
 import os
-import secrets
+import signal
 import socket
 import sys
 import threading
@@ -16,17 +17,19 @@ import uvloop
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from roundelay.names import process_key
+from roundelay.names import alive_key
 from roundelay_worker.accept import Acceptor
 from roundelay_worker.advance import Advance
 from roundelay_worker.call_ids import CallId
 from roundelay_worker.clock import Clock
 from roundelay_worker.control import Control
 from roundelay_worker.lease import EXIT_LEASE_LOST, LeaseKeeper
+from roundelay_worker.living import new_process_id
 from roundelay_worker.loop.history import Result
 from roundelay_worker.models import Models
 from roundelay_worker.outbox import Outbox, WrongDatabase
 from roundelay_worker.perform import Bounds, Performer
+from roundelay_worker.providers.schema import SchemaRefused, check_tools
 from roundelay_worker.publisher import Publisher
 from roundelay_worker.resolve import Resolver
 from roundelay_worker.sessions import Sessions
@@ -50,10 +53,12 @@ _DEAF: Final = 10.0
 EXIT_DEAF: Final = 71
 EXIT_LOOSE: Final = 73
 EXIT_STUCK: Final = 72
+QUARANTINE_READY: Final = b"roundelay quarantine ready"
+EXIT_BROKEN: Final = 74
 _STUCK: Final = 15.0
 """Seconds by which a step may outlive its own deadline."""
-_WEDGED: Final = 30.0
-"""Seconds without a turn of the event loop after which the process is given up."""
+_WEDGED: Final = 5
+"""Lease lengths without a turn of the event loop after which the process is given up."""
 
 Send = Callable[[tuple[Dispatch, ...]], Awaitable[None]]
 QueueLength = Callable[[Queue], Awaitable[int | None]]
@@ -94,7 +99,7 @@ class Runtime:
 
     def __init__(self, settings: Settings, send: Send, queue_length: QueueLength, *, quarantine: bool = False) -> None:
         self.settings = settings
-        self.process_id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+        self.process_id = new_process_id()
         self._send = send
         self._queue_length = queue_length
         self._quarantine = quarantine
@@ -102,7 +107,9 @@ class Runtime:
         self._thread = threading.Thread(target=self._turn, name="roundelay-loop", daemon=True)
         self._background: list[asyncio.Task[None]] = []
         self._errands: set[asyncio.Task[None]] = set()
+        self._exit_code = 0
         self._draining = False
+        self._children: set[asyncio.subprocess.Process] = set()
         self._consuming = False
 
     def _turn(self) -> None:
@@ -123,7 +130,6 @@ class Runtime:
             raise UnfitToStart(str(exc)) from exc
         except (aioredis.RedisError, OSError) as exc:
             raise UnfitToStart(f"Redis cannot be used ({type(exc).__name__}): check ROUNDELAY_REDIS_URL.") from exc
-        self._lease.start()
 
     async def _open(self) -> None:
         settings = self.settings
@@ -133,16 +139,22 @@ class Runtime:
         await self._store.migrate()
         await self._store.register(self.process_id, socket.gethostname(), os.getpid(), settings.lease)
         self._build(Clock(await self._store.now()))
+        self._lease.start()
+        self._begin(self._lease.beat(), self._publisher.run(), self._show_alive())
         await self._outbox.check_redis()
-        works: list[Coroutine[Any, Any, None]] = [self._publisher.run(), self._lease.beat()]
         if not self._quarantine:
-            works += [self._watchdog.run(), self._control.run(), self._show_alive(), self._guard()]
-        self._background = [asyncio.ensure_future(work) for work in works]
+            self._begin(self._watchdog.run(), self._control.run(), self._guard())
+
+    def _begin(self, *works: Coroutine[Any, Any, None]) -> None:
+        for work in works:
+            part = asyncio.ensure_future(work)
+            part.add_done_callback(_end_without)
+            self._background.append(part)
 
     def _build(self, clock: Clock) -> None:
         settings, store = self.settings, self._store
         self._publisher = Publisher(
-            self._redis, settings.prefix, settings.answer_ttl, self._fetch, store.mark_published
+            self._redis, settings.prefix, settings.answer_ttl, self._fetch, store.mark_published, self._may_publish
         )
         self._outbox = Outbox(self._redis, settings.prefix, store, self._publisher, settings.answer_ttl)
         self._acceptor = Acceptor(self._redis, settings.prefix, store, self._publisher, clock, settings.queue_timeout)
@@ -171,6 +183,12 @@ class Runtime:
             self._advance,
             self._send,
         )
+        self._lease = LeaseKeeper(
+            lambda: store.lease(self.process_id, settings.lease),
+            settings.lease,
+            _WEDGED * settings.lease,
+            self._lease_lost,
+        )
         self._watchdog = Watchdog(
             store,
             self._acceptor,
@@ -184,16 +202,24 @@ class Runtime:
             self.process_id,
             settings.sweep,
             settings.retention,
-        )
-        self._lease = LeaseKeeper(
-            lambda: store.lease(self.process_id, settings.lease), settings.lease, _WEDGED, self._lease_lost
+            self._lease.may_judge,
         )
 
     def run(self, message_id: str, dispatch: int, *, new: bool = False) -> tuple[Dispatch, ...]:
-        """Do one round of a message, from a task's thread; return the tasks to be sent."""
-        if self._draining:
+        """Do one round of a message, from a task's thread; return the tasks to be sent.
+
+        A round that the database was lost to sends none: the watchdog gives the message to somebody again.
+        """
+        try:
+            return self.call(self._advance.run(message_id, dispatch, new=new))
+        except StoreUnavailable as exc:
+            log.warning("round_left", extra={"message_id": message_id, "error": str(exc)})
             return ()
-        return self.call(self._advance.run(message_id, dispatch, new=new))
+
+    @property
+    def draining(self) -> bool:
+        """Whether this process takes nothing new."""
+        return self._draining
 
     def drain(self, grace: float) -> None:
         """Take nothing new; after ``grace`` seconds hand over what still runs."""
@@ -207,12 +233,16 @@ class Runtime:
     def _stop_sessions(self) -> None:
         for session in self.sessions:
             session.stop("drained")
+        for child in self._children:
+            child.terminate()
 
     def stop(self) -> None:
         """End the lease, publish what is queued, close everything."""
         self.call(self._close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(timeout=5)
+        if self._exit_code:
+            os._exit(self._exit_code)
 
     async def _close(self) -> None:
         for task in self._background:
@@ -220,12 +250,18 @@ class Runtime:
         await asyncio.gather(*self._background, return_exceptions=True)
         await self._publisher.drain()
         await asyncio.to_thread(self._lease.stop)
-        await self._store.retire(self.process_id)
+        try:
+            await self._store.retire(self.process_id)
+        except StoreUnavailable:
+            log.warning("lease_left_to_run_out", extra={"worker": self.process_id})
         await self.runner.aclose()
         await self._models.aclose()
         await self._redis.aclose()
         await self._listening.aclose()
         await self._store.close()
+
+    def _may_publish(self) -> bool:
+        return self._lease.held()
 
     def _lease_lost(self) -> None:
         # Someone else may already go on with what this process holds; nothing here may act any more.
@@ -234,7 +270,7 @@ class Runtime:
 
     async def _show_alive(self) -> None:
         """Let readers and probes see that this worker lives, and whether it consumes."""
-        key = process_key(self.settings.prefix, self.process_id)
+        key = alive_key(self.settings.prefix, self.process_id)
         while True:
             try:
                 await self._redis.set(key, self._condition(), px=int(self.settings.lease * 1000))
@@ -255,7 +291,8 @@ class Runtime:
                 os._exit(EXIT_DEAF)
             if self.runner.loose > self.settings.max_loose and not self._draining:
                 log.critical("too_many_loose_calls", extra={"loose": self.runner.loose})
-                self.drain(self.settings.shutdown_grace)
+                self._exit_code = EXIT_LOOSE
+                os.kill(os.getpid(), signal.SIGTERM)
                 self._loop.call_later(self.settings.shutdown_grace + _DEAF, os._exit, EXIT_LOOSE)
 
     def _end_if_stuck(self) -> None:
@@ -297,19 +334,55 @@ class Runtime:
 
     async def _loosened(self, context: ToolContext) -> None:
         place = CallId.parse(context.call_id)
-        await self._store.mark_loose(place.message_id, place.round, place.position, self.process_id)
+        try:
+            await self._store.mark_loose(place.message_id, place.round, place.position, self.process_id)
+        except StoreUnavailable:
+            # This process holds back the conversation's writes all the same; another one might not.
+            log.warning("loose_write_not_noted", extra={"message_id": place.message_id})
 
-    async def _isolate(self, dispatch: Dispatch) -> None:
+    async def _isolate(self, give: Callable[[], Awaitable[Dispatch | None]]) -> None:
         child = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "roundelay_worker.quarantine", dispatch.message_id, str(dispatch.dispatch)
+            *(sys.executable, "-m", "roundelay_worker.quarantine"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
         )
-        await child.wait()
+        self._children.add(child)
+        try:
+            if await _said_ready(child) and (dispatch := await give()):
+                await child.communicate(spelt(dispatch).encode())
+            else:
+                await child.communicate()
+        finally:
+            self._children.discard(child)
+
+
+async def _said_ready(child: asyncio.subprocess.Process) -> bool:
+    """Wait until a child can begin; False if it ended instead."""
+    stdout = child.stdout
+    while stdout is not None and (line := await stdout.readline()):
+        if line.strip() == QUARANTINE_READY:
+            return True
+    return False
+
+
+def spelt(dispatch: Dispatch) -> str:
+    """Return a dispatch as the line that a quarantine reads."""
+    return json.dumps([dispatch.message_id, dispatch.round, dispatch.dispatch, dispatch.queue])
+
+
+def _end_without(part: asyncio.Task[None]) -> None:
+    """End a process that has lost one of its parts: it lives, and does not do its work."""
+    if not part.cancelled() and part.exception() is not None:
+        log.critical("part_broke", exc_info=part.exception())
+        os._exit(EXIT_BROKEN)
 
 
 def _load_tools(settings: Settings) -> Registry:
     try:
         if settings.setup:
             call_setup(settings.setup)
-        return Registry.load(settings.tool_modules)
-    except (SetupNotFound, ToolModuleFailed, InvalidTool) as exc:
+        registry = Registry.load(settings.tool_modules)
+        check_tools(registry.specs(None))
+    except (SetupNotFound, ToolModuleFailed, InvalidTool, SchemaRefused) as exc:
         raise UnfitToStart(str(exc)) from exc
+    return registry

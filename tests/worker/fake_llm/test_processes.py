@@ -34,7 +34,12 @@ def test_a_process_tells_over_http_what_it_saw_and_forgets_when_told(http):
     assert http.post("/chat/completions", json={**asked, "foo": 1}, headers=HEADERS).status_code == 400
     assert http.post("/chat/completions", json=asked, headers={"authorization": "Bearer other"}).status_code == 401
     with pytest.raises(httpx.ReadTimeout):
-        http.post("/chat/completions", json=body({"delay": 30}, name="slow"), headers=HEADERS, timeout=0.2)
+        http.post(
+            "/chat/completions",
+            json=body({"delay": 30}, name="slow"),
+            headers=HEADERS,
+            timeout=httpx.Timeout(10, read=0.3),
+        )
     gone = next(found for _ in range(500) if (found := http.get("/_fake/disconnects").json()))
     assert [each["name"] for each in gone] == ["slow"]
     assert [each["refused"] for each in http.get("/_fake/requests").json()] == ["", "unknown_field", "bad_key", ""]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from roundelay_worker.loop.history import Call, Exchange, Result, Turn, TurnUsage, UserText
 from roundelay_worker.providers.anthropic_reply import FINISHES, MessageAssembly
-from roundelay_worker.providers.anthropic_request import to_request
+from roundelay_worker.providers.anthropic_request import body_of
 from roundelay_worker.providers.base import ModelFailure, ModelRequest, ToolSpec
 from roundelay_worker.providers.reading import ALIVE, NOTHING, BodyReader, Piece, TextPiece, Thinking
 
@@ -152,13 +152,11 @@ def test_an_output_limit_inside_a_call_cuts_the_reply():
     opened = use(0, '{"at": "hal')[:-1]
 
     turn = read(start(), *opened, *ended("max_tokens"))
-
     assert (turn.finish, turn.calls) == ("cut", ())
 
 
 def test_a_broken_call_at_the_output_limit_is_cut_whatever_the_stop_reason_says():
     turn = read(start(), *use(0, '{"at": "hal'), *ended("tool_use", output_tokens=100))
-
     assert (turn.finish, turn.calls) == ("cut", ())
 
 
@@ -230,7 +228,6 @@ def test_a_call_without_a_name_is_malformed():
 
 def test_the_same_start_again_changes_nothing():
     once = read(start(), *text(0, "Hello"), *ended("end_turn"))
-
     assert read(start(), start(), *text(0, "Hello"), start(), *ended("end_turn")) == once
 
 
@@ -238,6 +235,12 @@ def test_a_block_that_has_ended_stays_as_it_is_when_it_is_sent_again():
     once = read(start(), *use(0, '{"at": "x"}'), *ended("tool_use"))
 
     assert read(start(), *use(0, '{"at": "x"}'), *use(0, '{"at": "x"}'), *ended("tool_use")) == once
+
+
+def test_an_index_used_again_for_another_call_is_another_block():
+    turn = read(start(), *text(0, "Hm"), *use(0, '{"at": "x"}'), *use(0, call_id="b"), *ended("tool_use"))
+
+    assert (turn.text, turn.calls) == ("Hm", (Call("look", '{"at": "x"}', "a"), Call("look", "{}", "b")))
 
 
 def test_the_start_of_a_block_again_does_not_reset_its_arguments():
@@ -329,9 +332,9 @@ def test_unknown_blocks_and_fields_survive_reading_and_asking_again(fields):
     unknown = {**fields, "type": "brand_new"}
     turn = read(start(), block(0, **unknown), stop(0), *use(1, "{}"), *ended("tool_use"))
 
-    body = to_request(ModelRequest("", (UserText("Hi"), Exchange(turn, (Result("ok"),)))), "claude", ORIGIN)
+    body = body_of(ModelRequest("", (UserText("Hi"), Exchange(turn, (Result("ok"),)))), "claude", ORIGIN)
 
-    assert body["messages"][1]["content"][0] == unknown
+    assert json.loads(body)["messages"][1]["content"][0] == unknown
 
 
 def test_deltas_of_an_unknown_kind_grow_what_they_name():
@@ -352,7 +355,6 @@ def test_citations_gather_on_their_text():
 
 def test_blank_texts_do_not_go_back():
     turn = read(start(), *text(0, "\n", "\n"), *text(1), *use(2, "{}"), *ended("tool_use"))
-
     assert [block["type"] for block in json.loads(turn.native.blocks)] == ["tool_use"]
 
 
@@ -378,9 +380,7 @@ def test_a_character_split_between_two_pieces_becomes_one():
 
 
 def test_empty_pieces_are_nothing():
-    _, pieces = feed(start(), *text(0, "")[:2])
-
-    assert pieces[-1] == NOTHING
+    assert feed(start(), *text(0, "")[:2])[1][-1] == NOTHING
 
 
 # Usage

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from roundelay_worker.loop.history import Call, Exchange, Result, Turn, TurnUsage, UserText
 from roundelay_worker.providers.base import ModelFailure, ModelRequest, ToolSpec
 from roundelay_worker.providers.google_reply import FINISHES, GenerationAssembly
-from roundelay_worker.providers.google_request import to_request
+from roundelay_worker.providers.google_request import body_of
 from roundelay_worker.providers.reading import ALIVE, NOTHING, BodyReader, Piece, TextPiece, Thinking
 
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
@@ -275,9 +275,9 @@ def test_unknown_parts_and_fields_survive_reading_and_asking_again(fields):
     unknown = {**fields, "brandNew": {"a": 1.5}, "functionCall": CALLED["functionCall"]}
     turn = read(chunk(unknown), chunk({"text": "Hello"}, reason="STOP"))
 
-    body = to_request(ModelRequest("", (UserText("Hi"), Exchange(turn, (Result("ok"),)))), MODEL, ORIGIN)
+    body = body_of(ModelRequest("", (UserText("Hi"), Exchange(turn, (Result("ok"),)))), MODEL, ORIGIN)
 
-    assert body["contents"][1]["parts"][0] == unknown
+    assert json.loads(body)["contents"][1]["parts"][0] == unknown
 
 
 def test_a_character_split_between_two_chunks_becomes_one():

@@ -6,7 +6,6 @@ import dataclasses
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from decimal import Decimal
@@ -221,8 +220,9 @@ def isolated_family(journal: str, how: Literal["hang", "return", "die", "spin"])
     children = [
         subprocess.Popen(["sleep", "60"]),
         subprocess.Popen(["sleep", "60"], start_new_session=True),
-        subprocess.Popen([sys.executable, "-c", "import subprocess; subprocess.Popen(['sleep', '60']).wait()"]),
+        subprocess.Popen(["sh", "-c", "sleep 60 & echo $!; wait"], stdout=subprocess.PIPE, text=True),
     ]
+    _append(journal, children[2].stdout.readline().strip())
     for child in children:
         _append(journal, str(child.pid))
     shell = ["sh", "-c", "setsid sleep 60 >/dev/null 2>&1 & echo $!"]

@@ -96,7 +96,7 @@ def test_at_its_timeout_a_tool_dies_with_everything_it_started(tmp_path):
         return alive, outcomes, dead
 
     alive, outcomes, dead = asyncio.run(scenario())
-    assert alive == dead == [True] * 10
+    assert alive == dead == [True] * 12
     assert [(o.code, o.uncertain) for o in outcomes] == [("outcome_unknown", True)] * 2
 
 
@@ -106,7 +106,7 @@ def test_what_a_tool_started_ends_with_it_however_it_ends(tmp_path, how, code):
     outcome = run_once(sample_tools.isolated_family, journal=str(journal), how=how)
     assert outcome.code == code
     family = family_in(journal)
-    assert len(family) == 5
+    assert len(family) == 6
     assert not any(map(is_alive, family))
 
 
@@ -126,7 +126,7 @@ def test_a_cancelled_call_is_dead_when_the_cancellation_returns(tmp_path):
         await runner.aclose()
         return alive, runner.loose
 
-    assert asyncio.run(scenario()) == ([False] * 5, 0)
+    assert asyncio.run(scenario()) == ([False] * 6, 0)
 
 
 def test_a_second_cancel_does_not_cut_the_killing_short(tmp_path):
@@ -146,7 +146,7 @@ def test_a_second_cancel_does_not_cut_the_killing_short(tmp_path):
         await runner.aclose()
         return [is_alive(pid) for pid in family_in(journal)]
 
-    assert asyncio.run(scenario()) == [False] * 5
+    assert asyncio.run(scenario()) == [False] * 6
 
 
 def test_a_guardian_that_does_not_answer_is_killed_and_the_tool_with_it(tmp_path):

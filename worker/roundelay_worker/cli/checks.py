@@ -9,16 +9,14 @@ from urllib.parse import urlsplit
 
 import redis
 from kombu.connection import Connection
-from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
-from redis.retry import Retry
 
+from roundelay_worker.cli.connecting import PATIENCE, connect_redis
 from roundelay_worker.cli.findings import Finding, fault, note, ok
 from roundelay_worker.settings import Settings, unknown_names
 from roundelay_worker.tools.registry import Registry, ToolModuleFailed
 from roundelay_worker.tools.signature import InvalidTool
 
-PATIENCE: Final = 3.0
 OLDEST_REDIS: Final = (6, 2)
 _MEGABYTE: Final = 1_048_576
 _LOW_SPACE: Final = 256 * _MEGABYTE
@@ -49,17 +47,6 @@ def tool_findings(settings: Settings) -> Iterator[Finding]:
         yield fault("tools", str(exc), "mend the module, or take it out of ROUNDELAY_TOOL_MODULES")
     else:
         yield ok("tools", ", ".join(registry.names()))
-
-
-def connect_redis(settings: Settings) -> redis.Redis:
-    """Return a connection that gives up soon."""
-    return redis.Redis.from_url(
-        settings.redis_url,
-        socket_connect_timeout=PATIENCE,
-        socket_timeout=PATIENCE,
-        retry=Retry(NoBackoff(), 0),
-        decode_responses=True,
-    )
 
 
 def redis_findings(settings: Settings) -> Iterator[Finding]:

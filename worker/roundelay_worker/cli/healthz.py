@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import redis
 from redis.exceptions import RedisError
 
-from roundelay.names import process_key
-from roundelay_worker.cli.checks import connect_redis
+from roundelay.names import alive_key
+from roundelay_worker.cli.connecting import connect_redis
 from roundelay_worker.cli.parser import Options
 from roundelay_worker.settings import Settings
 from roundelay_worker.store.errors import StoreError
@@ -35,7 +35,7 @@ def _redis_reason(settings: Settings) -> str:
 
 def _worker_reason(connection: redis.Redis, settings: Settings) -> str:
     """Return what is wrong with the worker processes of this machine, by what they show of themselves."""
-    own = process_key(settings.prefix, f"{socket.gethostname()}-*")
+    own = alive_key(settings.prefix, f"{socket.gethostname()}-*")
     conditions = [connection.get(key) for key in connection.scan_iter(own, count=1000)]
     if "consuming" in conditions:
         return ""

@@ -6,7 +6,7 @@ from typing import Final
 from redis.exceptions import RedisError
 
 from roundelay.names import database_key
-from roundelay_worker.cli.checks import connect_redis
+from roundelay_worker.cli.connecting import connect_redis
 from roundelay_worker.cli.findings import Finding, fault, note, ok
 from roundelay_worker.settings import Settings
 from roundelay_worker.store.errors import StoreError
@@ -21,7 +21,13 @@ async def store_findings(settings: Settings) -> list[Finding]:
     try:
         store = await Store.open(settings.database_url)
     except StoreError as exc:
-        return [fault("database", str(exc), "check ROUNDELAY_DATABASE_URL and that the server runs")]
+        return [
+            fault(
+                "database",
+                str(exc),
+                "check ROUNDELAY_DATABASE_URL and that the server runs; a SQLite file is made by the first worker",
+            )
+        ]
     try:
         return [*_ownership(settings, await store.database_id()), *_counted(await store.counts())]
     except StoreError as exc:

@@ -34,6 +34,11 @@ class Block:
         return str(self._start.get("type"))
 
     @property
+    def key(self) -> tuple[str, str]:
+        """Return what tells it from another block: its type, and its id where it has one."""
+        return self.kind, as_word(self._start.get("id"))
+
+    @property
     def text(self) -> str:
         """Return its visible text, '' for a block of another kind."""
         return self._string("text") if self.kind == "text" else ""

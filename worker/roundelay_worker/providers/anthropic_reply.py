@@ -47,7 +47,8 @@ class MessageAssembly:
 
     def _begin(self) -> None:
         self._id = ""
-        self._blocks: dict[int, Block] = {}
+        self._blocks: list[Block] = []
+        self._by_index: dict[int, Block] = {}
         self._usage: dict[str, Any] = {}
         self._stop = ""
         self._container = ""
@@ -87,7 +88,7 @@ class MessageAssembly:
         try:
             message = parsed(text)
             _check(message)
-            self._blocks = dict(enumerate(Block(raw) for raw in elements(members(text)["content"])))
+            self._blocks = [Block(raw) for raw in elements(members(text)["content"])]
             self._learn(message)
             return self._turn()
         except ValueError as exc:
@@ -98,12 +99,11 @@ class MessageAssembly:
             case "message_start":
                 self._start(as_object(event.get("message")))
             case "content_block_start":
-                index = self._index(event, len(self._blocks))
-                self._blocks.setdefault(index, Block(members(raw).get("content_block", "")))
+                self._open(event.get("index"), Block(members(raw).get("content_block", "")))
             case "content_block_delta":
-                return self._grow(self._index(event, self._last), as_object(event.get("delta")))
+                return self._grow(self._at(event.get("index")), as_object(event.get("delta")))
             case "content_block_stop":
-                self._end(self._index(event, self._last))
+                self._at(event.get("index")).ended = True
             case "message_delta":
                 self._learn({**as_object(event.get("delta")), "usage": event.get("usage")})
             case "message_stop":
@@ -121,10 +121,21 @@ class MessageAssembly:
         self._id = message_id
         self._learn(message)
 
-    def _grow(self, index: int, delta: dict[str, Any]) -> Piece:
-        block = self._blocks.get(index)
+    def _open(self, index: object, block: Block) -> None:
+        """Begin a block, unless it has begun: of an index used again, another kind or id makes another block."""
+        known = self._by_index.get(index) if isinstance(index, int) else None
+        if known is None or known.key != block.key:
+            self._blocks.append(block)
+            self._by_index[index if isinstance(index, int) else len(self._blocks) - 1] = block
+
+    def _at(self, index: object) -> Block:
+        """Return the block that an event is about; some intermediaries leave it to the order."""
+        block = self._by_index.get(index) if isinstance(index, int) else next(reversed(self._blocks), None)
         if block is None:
             raise unreadable()
+        return block
+
+    def _grow(self, block: Block, delta: dict[str, Any]) -> Piece:
         text = "" if block.ended else block.grow(delta)
         if not text:
             return NOTHING
@@ -132,19 +143,6 @@ class MessageAssembly:
             return Thinking(text)
         self._shown = True
         return TextPiece(text)
-
-    def _end(self, index: int) -> None:
-        if block := self._blocks.get(index):
-            block.ended = True
-
-    @property
-    def _last(self) -> int:
-        return max(self._blocks, default=0)
-
-    def _index(self, event: dict[str, Any], otherwise: int) -> int:
-        """Return which block an event is about; some intermediaries leave it to the order."""
-        index = event.get("index")
-        return index if isinstance(index, int) else otherwise
 
     def _learn(self, message: dict[str, Any]) -> None:
         """Keep what a message says about itself; usage is cumulative, so the last number counts."""
@@ -154,14 +152,13 @@ class MessageAssembly:
         self._container = as_word(as_object(message.get("container")).get("id")) or self._container
 
     def _turn(self) -> Turn:
-        blocks = [block for _, block in sorted(self._blocks.items())]
-        calls = tuple(call for block in blocks if (call := block.call()) is not None)
-        text = "".join(block.text for block in blocks)
+        calls = tuple(call for block in self._blocks if (call := block.call()) is not None)
+        text = "".join(block.text for block in self._blocks)
         usage = _usage(self._usage)
         finish = self._finish(text, calls, usage)
         if finish not in ("complete", "paused"):
             return Turn("" if finish == "refused" else text, finish=finish, usage=usage, note=self._stop)
-        return Turn(text, calls, finish, usage, Native(self._origin, self._native(blocks)), self._stop)
+        return Turn(text, calls, finish, usage, Native(self._origin, self._native()), self._stop)
 
     def _finish(self, text: str, calls: tuple[Call, ...], usage: TurnUsage | None) -> Finish:
         """Judge by the content first: a pause with calls goes on by their results, "complete" is only a word."""
@@ -174,8 +171,8 @@ class MessageAssembly:
             return "malformed"
         return "complete" if calls else finish
 
-    def _native(self, blocks: list[Block]) -> str:
-        content = "[" + ",".join(block.verbatim() for block in blocks if not block.is_blank) + "]"
+    def _native(self) -> str:
+        content = "[" + ",".join(block.verbatim() for block in self._blocks if not block.is_blank) + "]"
         if not self._container:
             return content
         return object_of({"container": encode(self._container).decode(), "content": content})

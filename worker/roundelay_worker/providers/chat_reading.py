@@ -111,7 +111,8 @@ class ChatAssembly:
 
     def turn(self) -> Turn:
         """Return the turn; raise ModelFailure, ``reply_cut_off`` if no terminal value came."""
-        if not self._finish and not self._done:
+        marked_only = self._finish is None and not self._message.begun  # an end mark, and nothing before it
+        if not self._finish and (marked_only or not self._done):
             raise cut_off()
         word = (self._finish or "").lower()
         if word in FAILED_FINISHES:
@@ -140,14 +141,12 @@ class ChatAssembly:
         return "complete"
 
     def _take(self, chunk: object) -> list[Piece]:
-        if isinstance(chunk, list) and chunk and isinstance(chunk[0], dict) and chunk[0].get("error"):
-            raise classify_error(chunk)
         if not isinstance(chunk, dict):
-            raise unreadable()
-        if chunk.get("error") or chunk.get("object") == "error" or _is_bare_error(chunk):
+            raise classify_error(chunk) if isinstance(chunk, list) and chunk else unreadable()
+        if chunk.get("error") or ("choices" not in chunk and _is_bare_error(chunk)):
             raise classify_error(chunk)
-        pieces: list[Piece] = []
         self._take_usage(chunk)
+        pieces: list[Piece] = []
         for choice in _dicts(chunk.get("choices")):
             if not choice.get("index"):  # the first: we never ask for more
                 pieces += self._take_choice(choice)
@@ -276,7 +275,7 @@ class _Message:
 
 
 def _is_bare_error(chunk: Mapping[str, Any]) -> bool:
-    return "choices" not in chunk and bool(chunk.get("detail") or isinstance(chunk.get("message"), str))
+    return bool(chunk.get("detail") or chunk.get("object") == "error" or isinstance(chunk.get("message"), str))
 
 
 def _dicts(value: object) -> list[dict[str, Any]]:

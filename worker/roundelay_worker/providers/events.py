@@ -53,14 +53,13 @@ class EventReader:
         if not lines[-1].endswith((b"\n", b"\r")):
             self._keep(lines.pop())
         self._after_cr = not self._rest and lines[-1].endswith(b"\r")
-        return [event for line in lines if (event := self._line(line.rstrip(b"\r\n"))) is not None]
+        return self._events(lines)
 
     def close(self) -> list[ServerEvent]:
         """Return what the end of the stream completes: the last event, if it lacked its blank line."""
         line = b"".join(self._rest)
         self._rest, self._rest_size = [], 0
-        events = [self._line(line) if line else None, self._line(b"")]
-        return [event for event in events if event is not None]
+        return self._events([line, b""] if line else [b""])
 
     def _keep(self, part: bytes) -> None:
         self._rest_size += len(part)
@@ -72,30 +71,35 @@ class EventReader:
         if size > self._limit:
             raise ModelFailure("provider_error", f"The model server sent an event above {self._limit} bytes.")
 
-    def _line(self, line: bytes) -> ServerEvent | None:
+    def _events(self, lines: list[bytes]) -> list[ServerEvent]:
         if self._at_start:
             self._at_start = False
-            line = line.removeprefix(_BOM)
-        if not line:
-            return self._end_of_event()
-        if line.startswith(b":"):
-            return ServerEvent(COMMENT, line[1:].strip().decode(errors="replace"))
-        name, _, value = line.partition(b":")
-        self._field(name, value.removeprefix(b" "))
-        return None
+            lines[0] = lines[0].removeprefix(_BOM)
+        events: list[ServerEvent] = []
+        for ended in lines:
+            line = ended.rstrip(b"\r\n")
+            if not line:
+                self._end_of_event(events)
+            elif line.startswith(b":"):
+                events.append(ServerEvent(COMMENT, line[1:].strip().decode(errors="replace")))
+            else:
+                self._field(line)
+        return events
 
-    def _field(self, name: bytes, value: bytes) -> None:
+    def _field(self, line: bytes) -> None:
+        name, _, value = line.partition(b":")
         if name == b"data":
-            self._lines.append(value)
+            self._lines.append(value.removeprefix(b" "))
             self._lines_size += len(value)
             self._check(self._lines_size)
         elif name == b"event":
-            self._name = value.decode(errors="replace")
+            self._name = value.strip().decode(errors="replace")
 
-    def _end_of_event(self) -> ServerEvent | None:
+    def _end_of_event(self, events: list[ServerEvent]) -> None:
         name, lines = self._name, self._lines
-        if not lines:
-            self._name = ""
-            return ServerEvent(COMMENT, name) if name else None
-        self._name, self._lines, self._lines_size = "", [], 0
-        return ServerEvent(name or "message", b"\n".join(lines).decode(errors="replace"))
+        if lines:
+            self._lines, self._lines_size = [], 0
+            events.append(ServerEvent(name or "message", b"\n".join(lines).decode(errors="replace")))
+        elif name:
+            events.append(ServerEvent(COMMENT, name))
+        self._name = ""

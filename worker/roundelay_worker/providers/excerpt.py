@@ -12,6 +12,8 @@ _SECRETS: Final = re.compile(
     re.IGNORECASE,
 )
 _QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|\u201c[^\u201d]*\u201d|\u2018[^\u2019]*\u2019|«[^»]*»")
+_SHORT: Final = 3
+_ESCAPED: Final = re.compile(r"\\[nrt\"\\/]")
 _PATH: Final = re.compile(r"[A-Za-z_]\w{0,40}(?:\.\w{1,40}|\[\w{1,40}\])*\Z")
 _RUN: Final = 4
 """This many words of a sentence in a row that stand in the request too are taken for an echo."""
@@ -21,10 +23,10 @@ def safe_excerpt(sentence: str, sent: bytes) -> str:
     """Return what of the sentence may be shown, '' if it echoes the request or nothing is known of that."""
     if not sent or not sentence:
         return ""
-    request = sent.decode(errors="replace")
+    request = " ".join(_ESCAPED.sub(" ", sent.decode(errors="replace")).split())
     kept = _QUOTED.sub(lambda quote: _quoted(quote[0], request), " ".join(sentence.split()))
     kept = _SECRETS.sub("…", kept)[:_LONGEST]
-    return "" if _echoes(kept, request) else kept.strip()
+    return "" if _echoes(kept, request) else " ".join(_word(word, request) for word in kept.split(" ")).strip()
 
 
 def _quoted(quote: str, request: str) -> str:
@@ -34,7 +36,15 @@ def _quoted(quote: str, request: str) -> str:
     return quote if known and _PATH.match(name) else f"{quote[0]}…{quote[-1]}"
 
 
+def _word(word: str, request: str) -> str:
+    """Keep a word, unless it is one that stands in the request and that no grammar needs: a number, a foreign word."""
+    bare = word.strip(".,:;()'\"`")
+    plain = bare.isascii() and not any(letter.isdigit() for letter in bare)
+    return word if plain or len(bare) < _SHORT or "[" in bare or bare not in request else "…"
+
+
 def _echoes(sentence: str, request: str) -> bool:
+    """Say whether the sentence may hold what a user wrote; one of a few words is not worth the doubt."""
     words = sentence.split(" ")
-    runs = (" ".join(words[at : at + _RUN]) for at in range(max(1, len(words) - _RUN + 1)))
-    return any(len(run) > 1 and run in request for run in runs) if len(words) >= _RUN else False
+    runs = (" ".join(words[at : at + _RUN]) for at in range(len(words) - _RUN + 1))
+    return len(words) < _RUN or any(run in request for run in runs)

@@ -1,4 +1,4 @@
-"""From a history to the messages of a format: neighbours of one role become one, and it begins and ends as it must.
+"""From pieces of a history to the messages of a format: neighbours of one role become one message.
 
 Blocks are JSON text in bytes from the start, so that what a provider wrote passes through unread and what
 does not change is the same bytes in every request.

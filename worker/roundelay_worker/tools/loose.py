@@ -42,6 +42,10 @@ class LooseCalls:
             for call in self._calls.values()
         )
 
+    def is_write(self, call_id: str) -> bool:
+        """Say whether the call is a write that is loose."""
+        return any(call.tool.effect == "write" and call.context.call_id == call_id for call in self._calls.values())
+
     def add(self, running: asyncio.Future[Outcome], tool: Tool, context: ToolContext) -> None:
         """Watch ``running`` until it ends, which may be now; its result then goes to the late hook."""
         if running in self._calls:

@@ -76,6 +76,10 @@ class ToolRunner:
         """Return how many loose writes of ``conversation`` (user_id or '', conversation_id) there are."""
         return self._loose.writes(conversation)
 
+    def is_loose_write(self, call_id: str) -> bool:
+        """Say whether this call is a write that goes on although its caller has gone."""
+        return self._loose.is_write(call_id)
+
     async def run(
         self,
         tool: Tool | None,
@@ -119,11 +123,11 @@ class ToolRunner:
             return UNKNOWN
         question = partial(tool.verify.function, **tool.verify.arguments(arguments, context))
         try:
-            if tool.verify.kind == "async":
-                return await asyncio.wait_for(verify_async(question, self._limit), timeout)
-            return await asyncio.wait_for(
-                in_thread(self._threads, partial(verify_here, question, self._limit)), timeout
-            )
+            # Not asyncio.wait_for: before Python 3.12 it drops a cancellation that comes with the result.
+            async with asyncio.timeout(timeout):
+                if tool.verify.kind == "async":
+                    return await verify_async(question, self._limit)
+                return await in_thread(self._threads, partial(verify_here, question, self._limit))
         except (TimeoutError, RuntimeError):
             return UNKNOWN
 

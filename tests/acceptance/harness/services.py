@@ -1,0 +1,36 @@
+"""What a test does to the services behind a deployment's back."""
+
+import asyncio
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+from celery import Celery
+
+from roundelay.names import messages_queue
+
+
+def create_database(server: str, name: str) -> str:
+    """Make an empty database on a PostgreSQL server; return its URL."""
+    postgres_at(server, f'CREATE DATABASE "{name}"')
+    return urlunsplit(urlsplit(server)._replace(path=f"/{name}"))
+
+
+def postgres_at(url: str, statement: str, *arguments: Any) -> None:
+    """Run one statement."""
+
+    async def run() -> None:
+        connection = await asyncpg.connect(url)
+        try:
+            await connection.execute(statement, *arguments)
+        finally:
+            await connection.close()
+
+    asyncio.run(run())
+
+
+def send(place: Any, name: str, arguments: list[Any], task_id: str | None = None) -> None:
+    """Send a task as anybody could."""
+    with Celery(set_as_current=False, broker=place.env.get("ROUNDELAY_BROKER_URL", place.redis_url)) as app:
+        app.conf.task_ignore_result = True
+        app.send_task(name, args=arguments, task_id=task_id, queue=messages_queue(place.prefix))
