@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from roundelay.names import database_key, alive_key
+from roundelay.names import alive_key, database_key
 from roundelay_worker.cli import main
 from roundelay_worker.cli.checks import (
     broker_findings,
