@@ -17,7 +17,7 @@ _MARK_LOOSE: Final = """
 UPDATE roundelay_calls SET loose = TRUE, executor = $4
 WHERE message_id = $1 AND round = $2 AND position = $3
 """
-_RESOLVED: Final = "UPDATE roundelay_messages SET resolved = $2 WHERE id = $1 AND resolved IS NULL"
+_RESOLVED: Final = "UPDATE roundelay_messages SET resolved = $2 WHERE id = $1 AND resolved IS NULL AND {relaxed}"
 _RECORD_LATE: Final = """
 UPDATE roundelay_calls SET loose = FALSE, executor = $4, late_result = $5
 WHERE message_id = $1 AND round = $2 AND position = $3
