@@ -72,7 +72,7 @@ def test_a_message_that_kills_its_process_every_time_fails_and_harms_no_neighbou
     place.sound_at_rest()
 
 
-def test_a_worker_told_to_go_finishes_in_its_grace_or_hands_over(deploy):  # D19, D20, E18, "deploys convict nobody"
+def test_a_worker_told_to_go_finishes_in_its_grace_or_hands_over(deploy):  # D19, D20, rule 10
     place = deploy(ROUNDELAY_SHUTDOWN_GRACE="2")
     leaving = place.start()
     short = place.ask(call("act", tag="short", before=1), {"text": "short"}, name="short")
