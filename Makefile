@@ -5,13 +5,18 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 UV := $(BIN)/uv
 
-.PHONY: demo test check fmt lock soak bench lock-bench clean
+.PHONY: demo test coverage check fmt lock soak bench lock-bench clean
 
 demo: $(READY)
 	$(BIN)/roundelay demo
 
 test: $(READY)
 	$(BIN)/python -m pytest
+
+# The core is small enough to be tested whole: every branch of loop/, by the tests of loop/ alone.
+coverage: $(READY)
+	$(BIN)/python -m coverage run --source=roundelay_worker.loop -m pytest tests/loop
+	$(BIN)/python -m coverage report --show-missing --fail-under=100
 
 check: $(READY)
 	$(BIN)/ruff check .
@@ -37,10 +42,19 @@ lock:
 	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header --upgrade \
 	  --group pyproject.toml:dev --extra postgres --extra sql shared/pyproject.toml worker/pyproject.toml -o requirements.lock \
 	  --no-emit-package roundelay --no-emit-package roundelay-worker
+	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate --no-header \
+	  -c requirements.lock --extra postgres --extra sql shared/pyproject.toml worker/pyproject.toml -o deploy/requirements.lock \
+	  --no-emit-package roundelay --no-emit-package roundelay-worker
 	grep -A 99 '^uv==' requirements.lock | awk 'NR>1 && /^[a-z]/{exit} {print}' > requirements-uv.lock
 
 clean:
 	rm -rf $(VENV) $(BENCH_VENV)
+
+# A chaos soak: SOAK="--messages 1000 --minutes 10" is some twenty minutes on two cores, SOAK="--help" tells of the rest.
+SOAK ?=
+
+soak: $(READY)
+	$(BIN)/python -m soak $(SOAK)
 
 # Roundelay beside what a user would pick instead; the full run takes about an hour on two cores.
 # BENCH="--short" is the form for CI, BENCH="--help" tells of the rest.

@@ -162,11 +162,15 @@ class ModelProtocol(asyncio.Protocol):
 
     def reply(self, conversation: Conversation, turn: int, arrived: float) -> None:
         """Send a whole reply."""
+        if self.transport.is_closing():
+            return
         self.transport.write(plain_reply(conversation, turn))
         LEDGER.note(conversation, turn, arrived, monotonic())
 
     def stream(self, conversation: Conversation, turn: int, arrived: float) -> None:
         """Send a streamed reply: tool calls at once, the answer piece by piece."""
+        if self.transport.is_closing():
+            return
         if turn < conversation.script.rounds:
             delta = {"role": "assistant", "content": None, "tool_calls": [{"index": 0, **call_of(conversation, turn)}]}
             self.transport.write(STREAM_HEAD + chunk(event(delta) + stream_end("tool_calls")) + b"0\r\n\r\n")
@@ -177,6 +181,8 @@ class ModelProtocol(asyncio.Protocol):
 
     def piece(self, conversation: Conversation, turn: int, arrived: float, first: float, left: int) -> None:
         """Send one piece of the answer and see to the next."""
+        if self.transport.is_closing():
+            return
         text = chunk(event({"content": "You sold more than last month. "}))
         if left > 1:
             self.transport.write(text)

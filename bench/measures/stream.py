@@ -11,7 +11,7 @@ from bench.measures.numbers import percentile
 from bench.script import Conversation, Script
 from bench.stage import Stage
 
-ANSWER = Script(rounds=0, think_ms=3_000, pieces=40, piece_ms=50)
+ANSWER = Script(rounds=0, think_ms=5_000, pieces=40, piece_ms=50)
 """The think time lets every reader be there before the first word."""
 
 

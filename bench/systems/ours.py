@@ -14,6 +14,9 @@ from bench.script import Conversation
 from bench.system import ROOT, Count, Place, System
 from roundelay import AsyncClient, Client, names
 
+ARRIVALS = 20
+"""Submits under way at once, before all those readers follow at once."""
+
 COMMAND = str(Path(sys.executable).with_name("roundelay"))
 
 
@@ -68,10 +71,12 @@ class Roundelay(System):
 
     async def first_words(self, conversations: Sequence[Conversation]) -> dict[str, float]:
         """Follow each message from one client process, as a web server with that many readers does."""
+        arriving = asyncio.Semaphore(ARRIVALS)
         async with AsyncClient(redis_url=self.place.redis_url) as client:
 
             async def one(conversation: Conversation) -> tuple[str, float]:
-                job = await client.submit(conversation.text, conversation_id=conversation.id, tools=["lookup"])
+                async with arriving:
+                    job = await client.submit(conversation.text, conversation_id=conversation.id, tools=["lookup"])
                 seen = 0.0
                 async for update in job.follow():
                     if not seen and update.kind == "text_delta":

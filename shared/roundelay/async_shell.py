@@ -93,8 +93,10 @@ class AsyncShell:
             case Ask():
                 return op.read(await self._call(op))
             case Hear(asyncio.Event() as bell, timeout):
+                # Not asyncio.wait_for: before Python 3.12 it drops a cancellation that comes with the bell.
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(bell.wait(), timeout)
+                    async with asyncio.timeout(timeout):
+                        await bell.wait()
             case Rouse(reader):
                 await self._rouse(reader)
             case Send():
@@ -152,15 +154,18 @@ class AsyncShell:
     async def _read_streams(self) -> None:
         try:
             await _run_reader(reading(self.board), _StreamPort(self._reads))
-        finally:
+        except BaseException:  # one that comes to its end has retired by itself, and another may have begun
             self.board.retire()
+            raise
 
     async def _listen(self) -> None:
         pubsub = self._reads.pubsub()
         try:
             await _run_reader(listening(self.desk), _ChannelPort(pubsub))
-        finally:
+        except BaseException:  # as above
             self.desk.retire()
+            raise
+        finally:
             with suppress(*FAULTS):
                 await pubsub.aclose()
 

@@ -137,15 +137,18 @@ class SyncShell:
     def _read_streams(self) -> None:
         try:
             _run_reader(reading(self.board), _StreamPort(self._reads, self._stopped))
-        finally:
+        except BaseException:  # one that comes to its end has retired by itself, and another may have begun
             self.board.retire()
+            raise
 
     def _listen(self) -> None:
         pubsub = self._reads.pubsub()
         try:
             _run_reader(listening(self.desk), _ChannelPort(pubsub, self._stopped))
-        finally:
+        except BaseException:  # as above
             self.desk.retire()
+            raise
+        finally:
             with suppress(*FAULTS):
                 pubsub.close()
 

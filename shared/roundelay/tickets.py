@@ -149,6 +149,7 @@ class _Silent(RoundelayError):
 def listening(desk: Desk) -> Generator[ListenOp, Any, None]:
     """Listen for all tickets until nobody waits any more; yields what to do and is sent notices."""
     pause = pauses()
+    desk.start_again()  # what the reader before this one had subscribed is gone with its connection
     while desk.goes_on():
         try:
             yield from desk.changes()

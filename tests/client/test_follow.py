@@ -1,6 +1,5 @@
 """follow: every durable update once and in order, whatever happens to stream, reader and consumer."""
 
-# ruff: noqa: PLR0917 - the fixtures a test needs are its positional arguments
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor

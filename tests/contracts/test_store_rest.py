@@ -11,8 +11,9 @@ import pytest
 
 from roundelay_worker.loop.history import Result, TurnUsage
 from roundelay_worker.loop.state import CallPlan
+from roundelay_worker.migrations import REVISIONS
 from roundelay_worker.store import Store, StoreUnavailable, UnsuitableDatabase
-from roundelay_worker.store.migrate import newest, revision
+from roundelay_worker.store.migrate import revision
 from roundelay_worker.store.records import HandOn
 
 
@@ -93,7 +94,7 @@ def test_the_timeline_has_turns_calls_and_tokens(play) -> None:
         saved = await world.save(fence, state, running)
         done = world.finished(running, asked, Result("found"))
         await world.save(replace(fence, version=saved.version), running, done)
-        await world.store.mark_loose("m1", 1, 0, "p", loose=True)
+        await world.store.mark_loose("m1", 1, 0, "p")
         timeline = await world.store.timeline("m1")
         (turn,) = timeline.turns
         (call,) = turn.calls
@@ -121,14 +122,40 @@ def test_a_loose_write_holds_its_conversation_while_its_process_lives(play) -> N
         asked = world.turn("a")
         await world.save(fence, state, world.running(state, asked, "started"))
         assert not await world.store.loose_write("u", "c")
-        await world.store.mark_loose("m1", 1, 0, "p", loose=True)
+        await world.store.mark_loose("m1", 1, 0, "p")
         assert await world.store.loose_write("u", "c")
         assert not await world.store.loose_write("u", "other")
-        await world.store.mark_loose("m1", 1, 0, "p", loose=False)
+        await world.store.record_late("m1", 1, 0, "p", "late\0\ud800")
         assert not await world.store.loose_write("u", "c")
-        await world.store.mark_loose("m1", 1, 0, "p", loose=True)
+        await world.store.mark_loose("m1", 1, 0, "p")
         await world.store.mark_dead("p")
         assert not await world.store.loose_write("u", "c")
+
+    play(scenario)
+
+
+def test_a_late_result_is_kept_beside_the_one_that_counts(play) -> None:
+    async def scenario(world) -> None:
+        fence, state = await world.begin("m1")
+        await world.round(fence, state, world.turn("a"), Result("timed out", is_error=True))
+        await world.store.mark_loose("m1", 1, 0, "p")
+        await world.store.record_late("m1", 1, 0, "p", "late\0\ud800")
+        call = (await world.store.timeline("m1")).turns[0].calls[0]
+
+        assert (call.result, call.late_result, call.loose) == ("timed out", "late\0\ud800", False)
+        assert (await world.store.load("m1")).state.sequence[0].results == (Result("timed out", is_error=True),)
+
+    play(scenario)
+
+
+def test_what_the_start_resolved_is_kept_as_it_was_first(play) -> None:
+    async def scenario(world) -> None:
+        await world.accept("m1")
+        assert (await world.store.load("m1")).resolved is None
+        await world.store.keep_resolved("m1", '{"model":"a"}')
+        await world.store.keep_resolved("m1", '{"model":"b"}')
+
+        assert (await world.store.load("m1")).resolved == '{"model":"a"}'
 
     play(scenario)
 
@@ -200,7 +227,8 @@ def test_the_outbox_of_web_apps_is_read_and_emptied(play) -> None:
     async def scenario(world) -> None:
         for number in range(3):
             await world.store._driver.fetch(
-                f"INSERT INTO roundelay_outbox (message_id, submission, created_at) VALUES ('m{number}', '{{}}', {9 - number})"
+                "INSERT INTO roundelay_outbox (message_id, submission, created_at)"
+                f" VALUES ('m{number}', '{{}}', {9 - number})"
             )
         rows = await world.store.outbox_rows(2)
         await world.store.delete_outbox([row.message_id for row in rows])
@@ -226,19 +254,19 @@ def test_a_lease_is_renewed_from_another_thread(play) -> None:
     async def scenario(world) -> None:
         await world.store.register("q", "host", 2, -1.0)
         said = []
+        renewed, done = threading.Event(), threading.Event()
 
         def keep() -> None:
             keeper = world.store.lease("q", 60.0)
             said.append(keeper.renew())
+            renewed.set()
             done.wait(10)
             said.append(keeper.renew())
             keeper.close()
 
-        done = threading.Event()
         thread = threading.Thread(target=keep)
         thread.start()
-        while not said:
-            await asyncio.sleep(0.01)
+        assert await asyncio.to_thread(renewed.wait, 10)
         assert await world.store.release_lost(1) == ()
         await world.store.retire("q")
         done.set()
@@ -252,8 +280,8 @@ def test_a_lease_is_renewed_from_another_thread(play) -> None:
 def test_many_migrate_at_once(postgres_server, tmp_path, fresh_postgres) -> None:
     async def migrate(url: str) -> None:
         stores = [await Store.open(url) for _ in range(3)]
-        assert await asyncio.gather(*(store.migrate() for store in stores)) == [newest()] * 3
-        assert await revision(stores[0]._driver) == newest()
+        assert await asyncio.gather(*(store.migrate() for store in stores)) == [REVISIONS[-1]] * 3
+        assert await revision(stores[0]._driver) == REVISIONS[-1]
         for store in stores:
             await store.close()
 
@@ -266,7 +294,7 @@ def test_a_database_of_a_newer_version_is_left_as_it_is(play) -> None:
         await world.store._driver.fetch("UPDATE roundelay_version SET version_num = '9999'")
 
         found = await world.store.migrate()
-        await world.store._driver.fetch("UPDATE roundelay_version SET version_num = $1", newest())
+        await world.store._driver.fetch("UPDATE roundelay_version SET version_num = $1", REVISIONS[-1])
 
         assert found == "9999"
 

@@ -8,7 +8,7 @@ import pytest
 from roundelay_worker.loop.history import AssistantText, Result, UserText
 from roundelay_worker.loop.state import STATE_VERSION, Asking, CallPlan, Ended
 from roundelay_worker.store import Store, UnreadableState
-from roundelay_worker.store.records import End, Fence, HandOn, Keep, Postpone, Refused, Unread
+from roundelay_worker.store.records import End, HandOn, Keep, Postpone, Refused, Unread
 
 
 def test_of_many_claims_at_once_one_wins(play) -> None:

@@ -2,12 +2,16 @@
 
 import asyncio
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import asyncpg
+from alembic.script import ScriptDirectory
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable
 
+from roundelay_worker import migrations
 from roundelay_worker.store import Store
 from roundelay_worker.store.tables import METADATA, STORAGE
 
@@ -76,3 +80,27 @@ def test_on_sqlite(tmp_path) -> None:
 
     assert len(migrated) > 10
     assert migrated == declared
+
+
+def test_the_list_of_revisions_is_that_of_the_files() -> None:
+    scripts = ScriptDirectory(str(Path(migrations.__file__).parent))
+
+    assert [each.revision for each in scripts.walk_revisions()][::-1] == list(migrations.REVISIONS)
+
+
+def test_a_worker_whose_database_is_up_to_date_loads_no_alembic(sqlite) -> None:
+    code = """
+import asyncio, sys
+from roundelay_worker.store import Store
+
+async def main(url):
+    store = await Store.open(url)
+    await store.migrate()
+    await store.close()
+
+asyncio.run(main(sys.argv[1]))
+print({"alembic", "sqlalchemy"} & set(sys.modules))
+"""
+    done = subprocess.run([sys.executable, "-c", code, sqlite], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "set()\n"

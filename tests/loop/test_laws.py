@@ -1,24 +1,67 @@
 """The laws of the loop, each over every state that can be reached under small limits."""
 
+from collections.abc import Iterator
+
 import pytest
-from worlds import FAILURES, TURNS, WORLDS, begin, events, every_state, run_out
+from worlds import (
+    ESTIMATE,
+    FAILURES,
+    SOFT,
+    TURNS,
+    WORLDS,
+    Explored,
+    begin,
+    events,
+    explore,
+    fitting_events,
+    kind_of,
+    outside_events,
+    run_out,
+    started,
+)
 
 from roundelay_worker.loop.effects import AskModel, RunCall
-from roundelay_worker.loop.events import AttemptBegan, CallFinished, CallStarted, OwnerLost, TurnArrived, TurnFailed
+from roundelay_worker.loop.events import (
+    AttemptBegan,
+    CallFinished,
+    CallStarted,
+    CallVerified,
+    Event,
+    OwnerLost,
+    TurnArrived,
+    TurnFailed,
+)
 from roundelay_worker.loop.history import Result
-from roundelay_worker.loop.state import Asking, Ended, Running, State
+from roundelay_worker.loop.state import Asking, Ended, Queued, Running, State
 from roundelay_worker.loop.step import step, todo
 
+EVENTS: tuple[Event, ...] = (
+    *outside_events(1.0),
+    started(),
+    AttemptBegan(1, 9, 0, 1.0),
+    TurnArrived(1, 1, *TURNS[0], 1.0),
+    TurnFailed(1, 1, FAILURES[0], 1.0, 0.5),
+    CallStarted(1, 0, 1.0),
+    CallFinished(1, 0, Result("late"), 1.0),
+    CallVerified(1, 0, "done", True, 1.0, Result("seen")),
+)
+"""One event of each kind."""
 
-@pytest.fixture(params=WORLDS, ids=lambda w: f"cap{w.max_rounds}{'-tokens' if w.tokens else ''}", scope="module")
-def states(request: pytest.FixtureRequest) -> tuple[State, ...]:
-    return every_state(request.param)
+
+@pytest.fixture(params=WORLDS, ids=lambda world: world.name, scope="module")
+def explored(request: pytest.FixtureRequest) -> Explored:
+    return explore(request.param)
+
+
+@pytest.fixture
+def states(explored: Explored) -> tuple[State, ...]:
+    return explored.states
 
 
 def test_the_worlds_are_large_enough_to_mean_something() -> None:
-    worlds = [state for world in WORLDS for state in every_state(world)]
+    worlds = [state for world in WORLDS for state in explore(world).states]
     assert {type(state.stage).__name__ for state in worlds} == {"Queued", "Asking", "Running", "Ended"}
-    assert len(worlds) > 2_000
+    assert len(worlds) > 9_000
     statuses = {state.stage.status for state in worlds if isinstance(state.stage, Ended)}
     assert statuses == {
         "answered", "round_limit", "token_limit", "timed_out", "no_progress", "refused", "cancelled", "failed"
@@ -26,19 +69,20 @@ def test_the_worlds_are_large_enough_to_mean_something() -> None:
 
 
 def test_law_1_an_ended_message_absorbs_every_event(states: tuple[State, ...]) -> None:
-    everything = [event for state in states[:300] for event in events(state)]
     for state in states:
         if isinstance(state.stage, Ended):
-            assert all(step(state, event).state is state for event in everything[:400])
+            for event in EVENTS:
+                made = step(state, event)
+                assert made.state is state
+                assert made.notes == ()
             assert todo(state) == ()
 
 
-def test_law_2_a_repeated_event_changes_nothing(states: tuple[State, ...]) -> None:
-    for state in states:
-        for event in events(state):
-            once = step(state, event).state
-            twice = step(once, event)
-            assert (twice.state, twice.notes) == (once, ()), (state, event)
+def test_law_2_a_repeated_event_changes_nothing(explored: Explored) -> None:
+    for state, event, once in explored.moves:
+        twice = step(once.state, event)
+        assert twice.notes == (), (state, event)
+        assert twice.state is once.state or twice.state == once.state, (state, event)
 
 
 def test_law_3_an_event_of_an_earlier_round_or_attempt_changes_nothing(states: tuple[State, ...]) -> None:
@@ -48,23 +92,35 @@ def test_law_3_an_event_of_an_earlier_round_or_attempt_changes_nothing(states: t
             assert (made.state, made.notes) == (state, ()), (state, event)
 
 
-def _stale(state: State) -> list[object]:
-    turn, plans = TURNS[0]
+def _stale(state: State) -> Iterator[Event]:
     before = state.round - 1
     attempt = state.stage.attempt if isinstance(state.stage, Asking) else 99
-    rounds = [
-        AttemptBegan(before, 99, 50, 1.0),
-        TurnArrived(before, attempt, turn, plans, 1.0),
-        TurnFailed(before, attempt, FAILURES[0], 1.0, 0.5),
-        CallStarted(before, 0, 1.0),
-        CallFinished(before, 0, Result("late"), 1.0),
-    ]
-    attempts = [
-        AttemptBegan(state.round, attempt, 50, 1.0),
-        TurnArrived(state.round, attempt - 1, turn, plans, 1.0),
-        TurnFailed(state.round, attempt - 1, FAILURES[2], 1.0, 0.5),
-    ]
-    return rounds + attempts
+    yield AttemptBegan(before, 99, ESTIMATE, 1.0)
+    yield AttemptBegan(state.round, attempt, ESTIMATE, 1.0)
+    for round_, number in ((before, attempt), (state.round, attempt - 1), (state.round + 1, attempt)):
+        yield TurnArrived(round_, number, *TURNS[0], 1.0)
+        yield TurnFailed(round_, number, FAILURES[3], 1.0, 0.5)
+    for round_, position in ((before, 0), (state.round + 1, 0), (state.round, 99)):
+        yield CallStarted(round_, position, 1.0)
+        yield CallFinished(round_, position, Result("late"), 1.0)
+        yield CallVerified(round_, position, "done", True, 1.0, Result("late"))
+
+
+def test_an_event_that_does_not_belong_to_the_stage_changes_nothing(states: tuple[State, ...]) -> None:
+    for state in states:
+        stage, attempt = state.stage, getattr(state.stage, "attempt", 1)
+        if not isinstance(stage, Queued):
+            assert step(state, started(state.limits)).state is state
+        if not (isinstance(stage, Asking) and stage.begun):
+            assert step(state, TurnArrived(state.round, attempt, *TURNS[0], 1.0)).state is state
+            assert step(state, TurnFailed(state.round, attempt, FAILURES[0], 1.0, 0.5)).state is state
+        for position, call in enumerate(stage.calls) if isinstance(stage, Running) else ():
+            if call.status != "started":
+                assert step(state, CallFinished(state.round, position, Result("x"), 1.0)).state is state
+            if call.status != "in_doubt":
+                assert step(state, CallVerified(state.round, position, "done", True, 1.0, Result("x"))).state is state
+            if RunCall(state.round, position) not in todo(state):
+                assert step(state, CallStarted(state.round, position, 1.0)).state is state
 
 
 def test_law_4_effects_follow_from_the_state_alone_and_only_what_may_begin_begins(states: tuple[State, ...]) -> None:
@@ -93,6 +149,8 @@ def test_law_6_rounds_attempts_and_tokens_stay_within_their_limits(states: tuple
         if isinstance(state.stage, Asking):
             assert state.stage.failures < state.limits.model_attempts
             assert state.stage.discards <= max(state.limits.discards, state.limits.closing_attempts)
+            if state.stage.closing is not None:
+                assert state.stage.failures + state.stage.discards < state.limits.closing_attempts
         _check_tokens(state)
 
 
@@ -102,12 +160,21 @@ def _check_tokens(state: State) -> None:
         return
     (effect,) = todo(state)
     assert isinstance(effect, AskModel)
-    assert state.spent.tokens + 50 + effect.max_output_tokens <= most
+    assert state.stage.reserved == ESTIMATE + effect.max_output_tokens
+    assert state.spent.tokens + state.reserved + state.stage.reserved <= most
+
+
+def test_nothing_is_reserved_but_for_an_attempt_under_way(states: tuple[State, ...]) -> None:
+    for state in states:
+        if isinstance(state.stage, Asking) and not state.stage.begun:
+            assert state.stage.reserved == 0
+        if state.limits.max_total_tokens is None:
+            assert state.reserved == 0
 
 
 def test_law_7_the_order_in_which_results_arrive_does_not_matter() -> None:
     turn, plans = TURNS[3]
-    state = step(begin(), AttemptBegan(1, 1, 50, 1.0)).state
+    state = step(begin(), AttemptBegan(1, 1, ESTIMATE, 1.0)).state
     reads = turn.calls[:1] * 3
     state = step(state, TurnArrived(1, 1, type(turn)(calls=reads), plans[:1] * 3, 1.0)).state
     state = step(step(state, CallStarted(1, 0, 1.0)).state, CallStarted(1, 1, 1.0)).state
@@ -124,10 +191,32 @@ def test_law_8_every_history_pairs_each_call_with_exactly_one_result(states: tup
 
 
 def test_law_10_after_a_lost_owner_a_message_still_comes_to_an_end(states: tuple[State, ...]) -> None:
-    for state in states:
-        lost = step(state, OwnerLost(1.0)).state
+    lost = {kind_of(made): made for state in states if (made := step(state, OwnerLost(1.0)).state) is not state}
+    for state in lost.values():
         for choice in (0, 2):
-            assert isinstance(run_out(lost, choice).stage, Ended)
+            assert isinstance(run_out(state, choice).stage, Ended)
+
+
+def test_what_was_done_stays_done(explored: Explored) -> None:
+    for state, event, made in explored.moves:
+        assert made.state.sequence[: len(state.sequence)] == state.sequence, (state, event)
+        assert made.state.rounds >= state.rounds
+        assert made.state.spent.model_calls >= state.spent.model_calls
+
+
+def test_nothing_but_a_result_makes_a_call_done(explored: Explored) -> None:
+    for state in explored.states:
+        for call in state.stage.calls if isinstance(state.stage, Running) else ():
+            assert (call.result is not None) == (call.status == "done")
+            assert call.status != "in_doubt" or (call.plan.effect == "write" and not call.plan.idempotent)
+
+
+def test_a_write_is_never_under_way_beside_another_call(states: tuple[State, ...]) -> None:
+    for state in states:
+        if isinstance(state.stage, Running):
+            begun = [call for call in state.stage.calls if call.status in {"started", "in_doubt"}]
+            assert len(begun) <= state.limits.parallel_reads
+            assert len(begun) == 1 or all(call.plan.effect == "read" for call in begun)
 
 
 def test_every_end_has_a_text_and_the_right_company(states: tuple[State, ...]) -> None:
@@ -135,18 +224,38 @@ def test_every_end_has_a_text_and_the_right_company(states: tuple[State, ...]) -
         if isinstance(state.stage, Ended):
             assert state.stage.text.strip()
             assert (state.stage.failure is not None) == (state.stage.status in {"failed", "refused"})
+            assert state.repairs == ()
 
 
-def test_numbers_of_notes_have_no_hole(states: tuple[State, ...]) -> None:
-    for state in states:
-        for event in events(state):
-            made = step(state, event)
-            assert made.state.seq == state.seq + len(made.notes)
+def test_numbers_of_notes_have_no_hole(explored: Explored) -> None:
+    for state, _, made in explored.moves:
+        assert made.state.seq == state.seq + len(made.notes)
 
 
-def test_the_end_is_noted_exactly_once(states: tuple[State, ...]) -> None:
-    for state in states:
-        for event in events(state):
-            made = step(state, event)
-            ended = not isinstance(state.stage, Ended) and isinstance(made.state.stage, Ended)
-            assert [note.kind for note in made.notes].count("ended") == int(ended)
+def test_the_end_is_noted_exactly_once_and_last(explored: Explored) -> None:
+    for state, _, made in explored.moves:
+        ended = not isinstance(state.stage, Ended) and isinstance(made.state.stage, Ended)
+        kinds = [note.kind for note in made.notes]
+        assert kinds.count("ended") == int(ended)
+        assert not ended or kinds[-1] == "ended"
+
+
+def test_a_call_that_was_said_to_begin_is_said_to_be_over_in_its_round(explored: Explored) -> None:
+    for state, _, made in explored.moves:
+        if isinstance(state.stage, Running) and not isinstance(made.state.stage, Running):
+            begun = {i for i, call in enumerate(state.stage.calls) if call.status in {"started", "in_doubt"}}
+            assert {note.call for note in made.notes if note.kind == "tool_finished"} == begun
+
+
+def test_a_closing_turn_follows_every_soft_stop_that_has_time_for_it(explored: Explored) -> None:
+    for state, event, made in explored.moves:
+        if isinstance(made.state.stage, Ended) and made.state.stage.status in {"round_limit", "no_progress"}:
+            assert (isinstance(state.stage, Asking) and state.stage.closing is not None) or event.now > SOFT
+
+
+def test_a_worker_that_obeys_finds_every_event_of_its_own_fitting() -> None:
+    state = begin()
+    fitting = list(fitting_events(state, 1.0, TURNS, FAILURES))
+    assert fitting == [AttemptBegan(1, 1, ESTIMATE, 1.0), AttemptBegan(1, 2, ESTIMATE, 1.0)]
+    assert all(step(state, event).state is not state for event in fitting)
+    assert len(list(events(state, WORLDS[0]))) > len(fitting)

@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
 from typing import Any, TypeVar
 
-import orjson
 from redis.exceptions import RedisError
 
 from roundelay.messages import Submission
@@ -42,6 +41,7 @@ from roundelay_worker.requests import estimated_tokens, model_request
 from roundelay_worker.resolve import CannotStart, Resolver
 from roundelay_worker.session import Session, Setup
 from roundelay_worker.sessions import Sessions
+from roundelay_worker.store.codec import dumps
 from roundelay_worker.store.errors import StoreUnavailable, UnreadableState
 from roundelay_worker.store.records import (
     Claim,
@@ -173,8 +173,9 @@ class Advance:
         now = self._clock.now()
         if event is None:
             event = CancelAsked(now) if loaded.cancel_requested else Condemned(_BUSY, now)
+        before = session.state
         self._apply(session, event)
-        if session.state is loaded.state:
+        if session.state is before:
             return ()
         try:
             return await self._end(session) if isinstance(session.state.stage, Ended) else await self._hand_on(session)
@@ -192,7 +193,7 @@ class Advance:
         state = State(stage=ended, started_at=unread.started_at, seq=unread.seq)
         answer = render.answer(state, submission)
         update = render.update_body(Note("ended"), unread.seq + 1, now, unread.message_id, answer)
-        saved = await self._store.end_unread(unread, End(status, orjson.dumps(answer).decode()), update)
+        saved = await self._store.end_unread(unread, End(status, dumps(answer)), update)
         return saved.dispatches if saved else ()
 
     async def _open(self, message_id: str, claim: Claim) -> Session:
@@ -442,7 +443,7 @@ class Advance:
         if not isinstance(stage, Ended):
             raise TypeError("only an ended message is ended")
         answer = render.answer(session.state, session.submission)
-        saved = await self._save(session, End(stage.status, orjson.dumps(answer).decode()), answer)
+        saved = await self._save(session, End(stage.status, dumps(answer)), answer)
         log.info("message_ended", extra={"message_id": session.message_id, "status": stage.status})
         return saved.dispatches
 

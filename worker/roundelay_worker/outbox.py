@@ -11,7 +11,7 @@ from roundelay_worker.store.store import Store
 
 log = logging.getLogger(__name__)
 
-_QUIET: Final = 1.5
+_QUIET: Final = 2.5
 """Seconds after a save before its updates count as forgotten by whoever saved them."""
 _AT_ONCE: Final = 500
 _REMEMBERED: Final = 30 * 86_400

@@ -25,8 +25,11 @@ log = logging.getLogger(__name__)
 
 _MOST_ENTRIES: Final = 20_000
 """Cap on a stream; only a message of thousands of rounds reaches it, and its readers then see a ``gap``."""
-_MARK_EVERY: Final = 0.25
-"""Seconds between two notes to the database of what is published; one statement notes all."""
+_MARK_EVERY: Final = 0.6
+"""Seconds between two notes to the database of what is published; one statement notes all that waited so long.
+
+Most need none: the next save of a message tells what is published of it.
+"""
 _DELTA_EVERY: Final = 0.005
 """Seconds that deltas are gathered for: pieces that come together go out together."""
 _KEPT_WHILE_LIVE: Final = 30 * 86_400
@@ -77,6 +80,15 @@ if final ~= '' then
   if record and record ~= '' then redis.call('EXPIRE', record, ttl) end
 end
 return newest
+"""
+
+
+ADD: Final = """
+-- A delta follows the update that it belongs to. Where that one is not there (its publication failed, or the server
+-- lost its scripts), the delta would take its place, and the update could never be added.
+local last = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1]
+if not last or string.match(last[1], '^(%d+)') ~= ARGV[1] then return false end
+return redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[2], ARGV[1] .. '-*', 'update', ARGV[3])
 """
 
 
@@ -160,8 +172,10 @@ class Publisher:
         self._mark = mark
         self._queue: list[Publishing | _Delta] = []
         self._published: dict[str, int] = {}
+        self._to_note: dict[str, int] = {}
         self._wake = asyncio.Event()
         self._script = redis.register_script(PUBLISH)
+        self._adding = redis.register_script(ADD)
         self._may_publish = may_publish
 
     def publish(self, publishing: Publishing) -> None:
@@ -198,13 +212,14 @@ class Publisher:
         while True:
             await self._wait(marked)
             await self._send_queued()
-            if self._published and time.monotonic() - marked >= _MARK_EVERY:
+            if time.monotonic() - marked >= _MARK_EVERY:
                 marked = time.monotonic()
                 await self._note()
 
     async def drain(self) -> None:
         """Publish and note what is queued now."""
         await self._send_queued()
+        await self._note()
         await self._note()
 
     async def _send_queued(self) -> None:
@@ -213,7 +228,7 @@ class Publisher:
             await self._send(batch)
 
     async def _wait(self, marked: float) -> None:
-        pause = max(_MARK_EVERY - (time.monotonic() - marked), 0.001) if self._published else None
+        pause = max(_MARK_EVERY - (time.monotonic() - marked), 0.001) if self._published or self._to_note else None
         try:
             async with asyncio.timeout(pause):
                 await self._wake.wait()
@@ -239,6 +254,7 @@ class Publisher:
         lost = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
         if lost:
             await self._redis.script_load(PUBLISH)
+            await self._redis.script_load(ADD)
             for i, reply in zip(lost, await self._execute([batch[i] for i in lost]), strict=True):
                 replies[i] = reply
         return replies
@@ -257,8 +273,7 @@ class Publisher:
         text = "".join(delta.pieces) if delta.pieces else None
         body = provisional_body(delta.kind, time.time(), delta.message_id, delta.round, delta.attempt, text)
         key = updates_key(self._prefix, delta.message_id)
-        # NOMKSTREAM: a delta never begins a stream, or a flushed one would look as if it had no hole.
-        pipe.execute_command("XADD", key, "NOMKSTREAM", "MAXLEN", "~", _MOST_ENTRIES, f"{delta.seq}-*", "update", body)
+        pipe.evalsha(self._adding.sha, 1, key, delta.seq, _MOST_ENTRIES, body)
 
     def _arguments(self, item: Publishing) -> tuple[list[str], list[Any]]:
         prefix, message_id = self._prefix, item.message_id
@@ -302,10 +317,11 @@ class Publisher:
 
     def take_published(self, message_id: str) -> int | None:
         """Return the highest number known to be published, to be noted with the next save."""
-        return self._published.pop(message_id, None)
+        before = self._to_note.pop(message_id, None)
+        return self._published.pop(message_id, before)
 
     async def _note(self) -> None:
-        noted, self._published = self._published, {}
+        noted, self._to_note, self._published = self._to_note, self._published, {}
         if not noted:
             return
         try:

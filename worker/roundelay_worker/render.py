@@ -4,13 +4,12 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-import orjson
-
 from roundelay.messages import Submission
 from roundelay_worker.loop.effects import Note
 from roundelay_worker.loop.history import Call
 from roundelay_worker.loop.state import Ended, Spent, State
 from roundelay_worker.loop.summary import calls_with
+from roundelay_worker.store.codec import dumps
 
 
 def timestamp(seconds: float) -> str:
@@ -29,7 +28,7 @@ def update_body(note: Note, seq: int, at: float, message_id: str, answer: dict[s
         body["usage"] = usage(note.spent)
     if answer is not None and note.kind == "ended":
         body["answer"] = answer
-    return orjson.dumps(body).decode()
+    return dumps(body)
 
 
 def provisional_body(
@@ -40,7 +39,7 @@ def provisional_body(
     body |= {"round": round_number, "attempt": attempt}
     if text is not None:
         body["text"] = text
-    return orjson.dumps(body)
+    return dumps(body).encode()
 
 
 def usage(spent: Spent) -> dict[str, int]:

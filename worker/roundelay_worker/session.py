@@ -6,6 +6,7 @@ from typing import Literal
 
 from roundelay.messages import Submission
 from roundelay_worker.loop.effects import Note
+from roundelay_worker.loop.history import Exchange
 from roundelay_worker.loop.state import State
 from roundelay_worker.providers.base import Provider, ToolSpec
 from roundelay_worker.store.records import Context, Fence
@@ -26,6 +27,10 @@ class Setup:
     context: Context
     tool_result_bytes: int
     most_request_bytes: int
+    shown: dict[tuple[int, bool, bool], tuple[Exchange, Exchange]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+    """What requests showed of each exchange so far, so that they show the same objects again."""
 
 
 @dataclass(slots=True)

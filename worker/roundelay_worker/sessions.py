@@ -3,8 +3,11 @@
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from roundelay.messages import Submission
+from roundelay_worker.loop.state import Queued
+from roundelay_worker.loop.texts import guess_language
 from roundelay_worker.session import Session, StopReason
 from roundelay_worker.store.records import Claim, Fence, Loaded
 
@@ -78,15 +81,19 @@ class Sessions:
     @staticmethod
     def from_loaded(loaded: Loaded) -> Session:
         """Return a working copy of what the database has."""
+        submission = Submission.model_validate_json(loaded.submission)
+        state = loaded.state
+        if isinstance(state.stage, Queued):  # it may end before it starts, and its words are for a person
+            state = replace(state, language=submission.language or guess_language(submission.text))
         return Session(
             message_id=loaded.message_id,
             user_id=loaded.user_id,
             conversation_id=loaded.conversation_id,
             accepted_at=loaded.accepted_at,
             fence=Fence(loaded.message_id, loaded.version, loaded.owner, loaded.attempt),
-            state=loaded.state,
+            state=state,
             saved=loaded.state,
-            submission=Submission.model_validate_json(loaded.submission),
+            submission=submission,
             resolved=loaded.resolved,
             executor_dead=loaded.executor_dead,
         )

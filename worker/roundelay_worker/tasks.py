@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from celery import Celery
-from celery.exceptions import Reject
+from celery import Celery, Task
+from celery.worker.request import Request
 
 from roundelay.names import ANSWER_TASK, ROUND_TASK
 from roundelay_worker.store.records import Dispatch
@@ -14,26 +14,43 @@ Send = Callable[[tuple[Dispatch, ...], str], tuple[Dispatch, ...]]
 """Sends tasks for the task of this id; returns those that could not be sent."""
 
 
+class Unacknowledged(Request):  # type: ignore[misc]
+    """A request from a queue without acknowledgements: Kombu's Redis transport would send them all the same."""
+
+    def acknowledge(self) -> None:
+        """Note that nothing is owed to the broker."""
+        self.acknowledged = True
+
+
+class UnacknowledgedTask(Task):  # type: ignore[misc]
+    """A task of such a queue."""
+
+    Request = Unacknowledged
+
+
 def add_tasks(app: Celery, runtime: Runtime, send: Send) -> None:
     """Register the tasks on ``app``; each does one round in ``runtime`` and sends what follows."""
+    base = Task if app.conf.task_acks_late else UnacknowledgedTask
 
-    def work(task_id: str, message_id: str, dispatch: int, *, new: bool = False) -> None:
+    def work(task_id: str, dispatch: Dispatch) -> None:
         if runtime.draining:
-            raise Reject("this worker is shutting down", requeue=True)
-        unsent = send(runtime.run(message_id, dispatch, new=new), task_id)
+            send((dispatch,), task_id)  # for a worker that stays
+            return
+        new = dispatch.queue == "messages"
+        unsent = send(runtime.run(dispatch.message_id, dispatch.dispatch, new=new), task_id)
         while begun := [one for one in unsent if one.queue == "rounds"]:
             # The broker is away or full: a message that is under way goes on here.
             unsent = send(runtime.run(begun[0].message_id, begun[0].dispatch), task_id)
 
-    @app.task(name=ANSWER_TASK, bind=True)  # type: ignore[untyped-decorator]
+    @app.task(name=ANSWER_TASK, bind=True, base=base)  # type: ignore[untyped-decorator]
     def answer(task: Any, message_id: str, dispatch: int = 1) -> None:
         """Begin a message: its first round."""
-        work(task.request.id, message_id, dispatch, new=True)
+        work(task.request.id, Dispatch(message_id, 1, dispatch, "messages"))
 
-    @app.task(name=ROUND_TASK, bind=True)  # type: ignore[untyped-decorator]
-    def round_(task: Any, message_id: str, round_number: int, dispatch: int) -> None:  # noqa: ARG001 - shown in Flower
+    @app.task(name=ROUND_TASK, bind=True, base=base)  # type: ignore[untyped-decorator]
+    def round_(task: Any, message_id: str, round_number: int, dispatch: int) -> None:
         """Go on with a message: one more round."""
-        work(task.request.id, message_id, dispatch)
+        work(task.request.id, Dispatch(message_id, round_number, dispatch, "rounds"))
 
 
 def task_of(dispatch: Dispatch) -> tuple[str, list[Any], str]:

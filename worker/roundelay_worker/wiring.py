@@ -29,6 +29,7 @@ from roundelay_worker.loop.history import Result
 from roundelay_worker.models import Models
 from roundelay_worker.outbox import Outbox, WrongDatabase
 from roundelay_worker.perform import Bounds, Performer
+from roundelay_worker.providers.schema import SchemaRefused, check_tools
 from roundelay_worker.publisher import Publisher
 from roundelay_worker.resolve import Resolver
 from roundelay_worker.sessions import Sessions
@@ -205,8 +206,15 @@ class Runtime:
         )
 
     def run(self, message_id: str, dispatch: int, *, new: bool = False) -> tuple[Dispatch, ...]:
-        """Do one round of a message, from a task's thread; return the tasks to be sent."""
-        return self.call(self._advance.run(message_id, dispatch, new=new))
+        """Do one round of a message, from a task's thread; return the tasks to be sent.
+
+        A round that the database was lost to sends none: the watchdog gives the message to somebody again.
+        """
+        try:
+            return self.call(self._advance.run(message_id, dispatch, new=new))
+        except StoreUnavailable as exc:
+            log.warning("round_left", extra={"message_id": message_id, "error": str(exc)})
+            return ()
 
     @property
     def draining(self) -> bool:
@@ -379,6 +387,8 @@ def _load_tools(settings: Settings) -> Registry:
     try:
         if settings.setup:
             call_setup(settings.setup)
-        return Registry.load(settings.tool_modules)
-    except (SetupNotFound, ToolModuleFailed, InvalidTool) as exc:
+        registry = Registry.load(settings.tool_modules)
+        check_tools(registry.specs(None))
+    except (SetupNotFound, ToolModuleFailed, InvalidTool, SchemaRefused) as exc:
         raise UnfitToStart(str(exc)) from exc
+    return registry

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from roundelay.names import database_key
+from roundelay.names import alive_key, database_key
 from roundelay_worker.cli import main
 from roundelay_worker.cli.checks import (
     broker_findings,
@@ -227,3 +227,17 @@ def test_the_findings_can_be_had_as_json(
     found = json.loads(capsys.readouterr().out)
     assert (code, found["healthy"]) == (1, False)
     assert {"verdict", "what", "text", "mend"} == set(found["findings"][0])
+
+
+def test_healthz_says_when_the_workers_of_this_machine_take_no_work(
+    url: str, server: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("ROUNDELAY_HOME", str(tmp_path))
+    monkeypatch.setenv("ROUNDELAY_REDIS_URL", url)
+    asyncio.run(_register(Settings.from_env(os.environ).database_url))
+    server.set(alive_key("roundelay", f"{socket.gethostname()}-1-a"), "alive")
+    idle = (main(["healthz"]), capsys.readouterr().out)
+    server.set(alive_key("roundelay", f"{socket.gethostname()}-2-b"), "consuming")
+
+    assert idle == (1, "not_consuming: a worker process lives but takes no work\n")
+    assert main(["healthz"]) == 0

@@ -210,6 +210,12 @@ def test_neighbours_of_one_role_share_a_message():
     assert [(role, len(blocks)) for role, blocks in sent] == [("user", 2), ("assistant", 1), ("user", 1)]
 
 
+def test_the_system_prompt_is_a_block_that_the_cache_can_be_marked_on():
+    (block,) = asked(UserText("Hi"))["system"]
+
+    assert block == {"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}
+
+
 def test_a_blank_system_prompt_is_left_out():
     assert "system" not in asked(UserText("Hi"), system=" ")
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from roundelay_worker.providers.arguments import read_arguments, read_call
+from roundelay_worker.providers.arguments import DEEPEST, read_arguments, read_call
 
 
 @pytest.mark.parametrize("nothing", [None, "", "  \n", {}, "{}"])
@@ -57,3 +57,11 @@ def test_anything_else_is_a_fault_that_names_the_place_and_not_the_value(raw: ob
 def test_a_call_keeps_its_id_only_if_that_is_text() -> None:
     assert read_call("add", None, 5).wire_id == ""
     assert read_call("add", "[]", "c1").fault
+
+
+@pytest.mark.parametrize(("levels", "fine"), [(DEEPEST - 2, True), (DEEPEST + 2, False), (900, False)])
+def test_arguments_nested_deeper_than_json_writers_go_are_a_fault(levels: int, fine: bool):
+    text = '{"a":' * levels + "1" + "}" * levels
+
+    assert (read_arguments(text)[1] == "") is fine
+    assert (read_arguments(json.loads(text))[1] == "") is fine

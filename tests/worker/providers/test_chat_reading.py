@@ -103,6 +103,14 @@ def test_calls_are_there_whatever_the_finish_reason_says() -> None:
         assert (len(turn.calls), turn.finish) == (1, "complete")
 
 
+def test_a_finish_reason_is_not_taken_back_by_an_empty_one() -> None:
+    assert turn_of(chunk(content="Hi"), chunk("length"), chunk("")).finish == "cut"
+
+
+def test_an_id_that_says_null_is_none() -> None:
+    assert whole({"content": None, "tool_calls": [call("{}", "null")]}).calls[0].wire_id == ""
+
+
 def test_a_call_cut_by_the_limit_under_a_good_finish_reason_is_a_cut_reply() -> None:
     usage = {"usage": {"prompt_tokens": 5, "completion_tokens": 100}}
     broken = chunk(tool_calls=[call('{"a": 1')])
@@ -375,3 +383,13 @@ def test_a_reader_takes_a_json_body_behind_blank_lines_for_a_stream() -> None:
     reader.feed(b'ent":"Hi"}}]}')
 
     assert reader.finish().text == "Hi"
+
+
+def test_an_end_mark_with_nothing_before_it_is_a_reply_that_broke_off() -> None:
+    reply = assembly()
+    reply.add(ServerEvent("message", "[DONE]"))
+
+    with pytest.raises(ModelFailure) as caught:
+        reply.turn()
+
+    assert (caught.value.code, caught.value.retryable) == ("reply_cut_off", True)

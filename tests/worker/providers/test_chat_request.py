@@ -212,6 +212,15 @@ def test_a_bridge_stands_between_a_result_and_a_user_where_it_must() -> None:
     assert roles == ["assistant", "tool", "assistant", "user"]
 
 
+def test_ids_are_nine_letters_and_digits_where_a_server_takes_no_others() -> None:
+    call, result = messages(exchange(), repairs=frozenset({"ids:nine"}))
+
+    (written,) = call["tool_calls"]
+    assert len(written["id"]) == 9
+    assert written["id"].isalnum()
+    assert result["tool_call_id"] == written["id"]
+
+
 def test_reasoning_content_is_added_where_a_server_misses_it() -> None:
     turn = messages(exchange(), repairs=frozenset({"add:reasoning_content"}))[0]
 

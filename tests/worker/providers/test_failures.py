@@ -72,6 +72,7 @@ BODIES = [
     (404, {"detail": "Not Found"}, "bad_request", False),
     (404, error("No endpoints found that support tool use."), "tools_unsupported", False),
     (400, error("registry/x does not support tools", type="api_error"), "tools_unsupported", False),
+    (400, error("Function calling is not enabled for models/gemma-3"), "tools_unsupported", False),
     (400, error('"auto" tool choice requires --enable-auto-tool-choice'), "tools_unsupported", False),
     (
         400,
@@ -154,6 +155,7 @@ REPAIRS = [
     (error("Unsupported value: 'messages[0].role' does not support 'system' with this model."), "role:system"),
     (error("Unsupported value: 'messages[0].role' does not support 'developer' with this model."), "role:user"),
     (error("Unexpected role 'user' after role 'tool'"), "role:bridge"),
+    (error("Tool call id was call_x but must be a-z, A-Z, 0-9, with a length of 9."), "ids:nine"),
     (error("invalid message content type: <nil>"), "content:empty"),
     (error("Your organization must be verified to stream this model.", param="stream"), "no_stream"),
     (error("Streaming is not supported for this model"), "no_stream"),
@@ -172,6 +174,7 @@ def test_a_refused_request_is_mended_by_the_one_change_that_it_names(body: Any, 
 def test_nothing_is_mended_where_waiting_or_a_person_must_help() -> None:
     assert judged(429, error("'temperature' is not supported", code="rate_limit_exceeded")).repair == ""
     assert judged(401, error("Unsupported parameter: 'temperature'")).repair == ""
+    assert judged(400, error("Unsupported parameter: 'temperature'", code="invalid_api_key")).repair == ""
 
 
 def test_x_should_retry_wins() -> None:

@@ -48,6 +48,24 @@ def contents(*history: Any, **options: Any) -> list[tuple[str, list[dict[str, An
 # Results
 
 
+def test_ids_that_come_again_are_made_unique_and_all_else_of_the_part_stays():
+    turn = own({"text": "Hm."}, called() | {"thoughtSignature": "s1"}, called("ping"))
+    for part in (again := json.loads(turn.turn.native.blocks if turn.turn.native else ""))[1:]:
+        part["functionCall"]["id"] = "same"
+    first, second = own(*again), own(*again)
+
+    sent = contents(UserText("Hi"), first, second)
+
+    parts = [part for role, found in sent if role == "model" for part in found]
+    ids = [part["functionCall"]["id"] for part in parts if "functionCall" in part]
+    answered = [part["functionResponse"]["id"] for role, found in sent[1:] if role == "user" for part in found]
+    assert ids[0] == "same"
+    assert len(set(ids)) == 4
+    assert answered == ids
+    assert [part.get("thoughtSignature") for part in parts] == [None, "s1", None] * 2
+    assert parts[0] == parts[3] == {"text": "Hm."}
+
+
 def test_the_responses_to_a_turn_stand_alone_in_one_content_in_the_order_of_the_calls():
     turn = own(called(), called(), results=(Result("one"), Result("two")))
 

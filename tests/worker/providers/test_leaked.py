@@ -21,6 +21,7 @@ LEAKED = [
     '[{"name": "add", "parameters": {"a": 1}}]',
 ]
 EXPLAINED = [
+    'An unfinished example:\n```\n<tool_call>\n{"name": "add"}\n</tool_call>',
     "Hermes models write `<tool_call>{...}</tool_call>` around a call.",
     'Like this:\n```\n<tool_call>\n{"name": "add"}\n</tool_call>\n```',
     'A call is\n<tool_call>{"name": "add"}</tool_call>\nand the server parses it.',

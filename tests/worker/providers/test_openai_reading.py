@@ -78,6 +78,18 @@ def test_every_end_has_its_meaning_in_a_stream_and_in_one_body(end: tuple[str, s
     assert whole(message("Hi"), status=status, incomplete_details=details).finish == finish
 
 
+def test_an_end_of_an_unknown_kind_is_an_end_and_one_under_way_is_none() -> None:
+    begun = {"type": "response.queued", "response": {"status": "completed", "output": []}}
+    beating = {"type": "response.heartbeat", "response": {"status": "in_progress", "output": []}}
+    end = {"type": "response.expired", "response": {"status": "expired", "output": [message("Hi")]}}
+
+    under_way, _ = fed(begun, beating)
+    ended, _ = fed(begun, beating, end)
+
+    assert under_way.linger is None
+    assert ended.turn().finish == "unknown"
+
+
 def test_the_table_of_ends_has_a_row_for_each() -> None:
     assert FINISHES.keys() <= FINISH_ROWS.keys()
 

@@ -20,7 +20,7 @@ class Point(BaseModel):
 
 
 @tool(effect="read", timeout=5, polling=True)
-def weather(  # noqa: PLR0917
+def weather(
     city: str,
     context: ToolContext,
     day: date,

@@ -59,9 +59,10 @@ def test_two_tools_of_one_name_are_refused_with_both_places(write_module):
         Registry.load([one, two])
 
 
-def test_a_tool_does_not_replace_a_built_in_one(write_module):
-    with pytest.raises(InvalidTool, match=r"roundelay_worker\.tools\.calculator\.calculator .*mine\.calculator"):
-        Registry.load([write_module("mine", "@tool", "def calculator(): return 1")])
+def test_a_tool_of_the_project_goes_before_a_built_in_one_of_its_name(write_module):
+    registry = Registry.load([write_module("mine", "@tool", "def calculator(): return 1")])
+    assert registry.get("calculator").place.startswith("mine.calculator")
+    assert registry.names().count("calculator") == 1
 
 
 def test_the_same_tool_seen_in_two_modules_is_one_tool(write_module):

@@ -63,7 +63,7 @@ def _greet(settings: Settings, found: Addresses, processes: int) -> None:
     demo = settings.model == DEMO_MODEL
     model = f"{settings.model} (plain rules; set {variable('model')} for a language model)" if demo else settings.model
     lines = (
-        f"roundelay is up: {processes} worker processes, logs in {settings.home / 'logs'}",
+        f"roundelay is up: worker processes: {processes}, logs in {settings.home / 'logs'}",
         f"  model     {model}",
         f"  database  {found.database_url.partition(':')[0]} in {settings.home}",
         f"  flower    {found.flower_url}",

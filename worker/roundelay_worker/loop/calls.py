@@ -127,10 +127,9 @@ def next_round(state: State, exchange: Exchange, streak: int, *notes: Note) -> S
 
 
 def _streak(state: State, turn: Turn, results: tuple[Result, ...], plans: tuple[CallPlan, ...]) -> int:
-    if all(plan.polling for plan in plans):
-        return 0
     same = repeats(state, turn) and state.sequence[-1].results == results
-    return state.streak + 1 if same and state.streak else 1
+    polls = all(plan.polling for plan in plans)
+    return state.streak + 1 if same and not polls else 1
 
 
 def repeats(state: State, turn: Turn) -> bool:
@@ -143,7 +142,10 @@ def _asked(turn: Turn) -> list[tuple[str, str]]:
 
 
 def _canonical(call: Call) -> str:
-    return call.fault or json.dumps(json.loads(call.arguments), sort_keys=True)
+    try:
+        return call.fault or json.dumps(json.loads(call.arguments), sort_keys=True)
+    except RecursionError:  # nested as deep as could just be read where the call was made
+        return call.arguments
 
 
 def skip_repeated(state: State, turn: Turn) -> Step:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from roundelay_worker.loop.effects import Note
 from roundelay_worker.loop.history import Outcome, Result
-from roundelay_worker.loop.state import Spent, State
+from roundelay_worker.loop.state import State
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,10 @@ def then(first: Step, second: Step) -> Step:
     return Step(second.state, first.notes + second.notes)
 
 
-def untold(spent: Spent) -> Spent:
-    """Return what was spent, with one more request whose cost nobody told."""
-    return replace(spent, calls_without_usage=spent.calls_without_usage + 1)
+def untold(state: State, reserved: int) -> State:
+    """Return ``state`` after a request whose cost nobody told; the tokens ``reserved`` for it stay reserved."""
+    spent = replace(state.spent, calls_without_usage=state.spent.calls_without_usage + 1)
+    return replace(state, spent=spent, reserved=state.reserved + reserved)
 
 
 def settled_error(code: str, message: str, outcome: Outcome, recovery: str = "") -> Result:

@@ -109,6 +109,8 @@ class Asking:
     closing: SoftStop | None = None
     room: int | None = None
     """Output tokens left for a closing turn under ``max_total_tokens``; None: no such bound."""
+    reserved: int = 0
+    """Tokens that the attempt under way may cost at most; 0 without ``max_total_tokens``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +151,8 @@ class State:
     """How many turns in a row, up to the last, had the same calls and brought the same results."""
     repairs: tuple[str, ...] = ()
     spent: Spent = field(default_factory=Spent)
+    reserved: int = 0
+    """Tokens reserved for requests whose cost nobody told; they count against ``max_total_tokens``."""
     seq: int = 0
     """Durable updates so far."""
 

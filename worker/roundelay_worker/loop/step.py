@@ -42,7 +42,7 @@ from roundelay_worker.loop.events import (
     TurnArrived,
     TurnFailed,
 )
-from roundelay_worker.loop.moves import Step, stay, untold
+from roundelay_worker.loop.moves import Step, stay
 from roundelay_worker.loop.state import Asking, Ended, Queued, Running, State
 
 
@@ -111,7 +111,7 @@ def _lose_owner(state: State) -> Step:
         case Running():
             return stay(calls.doubt(state, state.stage))
         case Asking(begun=True):
-            return stay(replace(state, stage=replace(state.stage, begun=False), spent=untold(state.spent)))
+            return stay(stops.give_up(state, state.stage))
         case _:
             return Step(state)
 

@@ -1,54 +1,58 @@
 """How a message stops: softly, with a closing turn, or at once."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from roundelay.names import SoftStop, Status
 from roundelay_worker.loop.effects import Note
 from roundelay_worker.loop.history import Exchange, Result
-from roundelay_worker.loop.moves import Step, settled_error, stay, untold
+from roundelay_worker.loop.moves import Step, settled_error, stay, then, untold
 from roundelay_worker.loop.state import Asking, CallState, Ended, Failure, Running, State
 from roundelay_worker.loop.summary import summary
-from roundelay_worker.loop.texts import NOT_EXECUTED, phrases
-
-_SECOND_THOUGHTS = 256
-"""Output tokens below which a closing turn is not worth asking for."""
+from roundelay_worker.loop.texts import NOT_EXECUTED, phrases, printable
 
 
 def soft_stop(state: State, reason: SoftStop, now: float) -> Step:
     """Answer what is open, and ask for one closing turn; if there is no time left for it, end with a summary."""
     settled = settle(state, reason)
     if now >= state.deadline:
-        return end_by_summary(settled, reason, now)
-    attempt = settled.stage.attempt if isinstance(settled.stage, Asking) else 0
-    closing = replace(settled, stage=Asking(attempt=attempt, closing=reason))
-    return stay(closing, Note("round_started", round=closing.round, code=reason))
+        return then(settled, end_by_summary(settled.state, reason, now))
+    stage = settled.state.stage
+    attempt = stage.attempt if isinstance(stage, Asking) else 0
+    closing = replace(settled.state, stage=Asking(attempt=attempt, closing=reason))
+    return then(settled, stay(closing, Note("round_started", round=closing.round, code=reason)))
 
 
-def limit_closing(state: State, stage: Asking, estimate: int, now: float) -> Step | None:
-    """Fit a closing turn into the tokens that are left; None if it fits, a step to the summary if it cannot."""
-    most = state.limits.max_total_tokens
-    if most is None or stage.closing is None:
-        return None
-    left = most - state.spent.tokens - estimate
-    return end_by_summary(state, stage.closing, now) if left < _SECOND_THOUGHTS else None
-
-
-def settle(state: State, why: str) -> State:
-    """Give every open call a result that says what is known; ``why`` is a key of ``NOT_EXECUTED``.
-
-    A request that is under way is given up; what it costs stays untold.
-    """
+def settle(state: State, why: str) -> Step:
+    """Give every open call a result that says what is known; ``why`` is a key of ``NOT_EXECUTED``."""
     match state.stage:
         case Running():
-            results = tuple(_settled(call, why) for call in state.stage.calls)
-            ran = any(call.status != "requested" for call in state.stage.calls)
-            exchange = Exchange(state.stage.turn, results)
-            grown = (*state.sequence, exchange)
-            return replace(state, stage=Asking(), sequence=grown, rounds=state.rounds + ran, streak=0)
+            return _settle_calls(state, state.stage, why)
         case Asking(begun=True):
-            return replace(state, stage=replace(state.stage, begun=False), spent=untold(state.spent))
+            return stay(give_up(state, state.stage))
         case _:
-            return state
+            return Step(state)
+
+
+def give_up(state: State, stage: Asking) -> State:
+    """Return ``state`` without the request that is under way; what that costs stays untold."""
+    return untold(replace(state, stage=replace(stage, begun=False, reserved=0)), stage.reserved)
+
+
+def _settle_calls(state: State, running: Running, why: str) -> Step:
+    exchange = Exchange(running.turn, tuple(_settled(call, why) for call in running.calls))
+    settled = replace(state, stage=Asking(), sequence=(*state.sequence, exchange), streak=0)
+    if all(call.status == "requested" for call in running.calls):
+        return stay(settled)
+    ended = Note("round_ended", round=state.round, spent=state.spent)
+    return stay(replace(settled, rounds=state.rounds + 1), *_broken_off(state.round, running), ended)
+
+
+def _broken_off(round_: int, running: Running) -> Iterator[Note]:
+    for position, call in enumerate(running.calls):
+        if call.status in {"started", "in_doubt"}:
+            tool = running.turn.calls[position].name
+            yield Note("tool_finished", round=round_, tool=tool, call=position, ok=False)
 
 
 def _settled(call: CallState, why: str) -> Result:
@@ -65,8 +69,8 @@ def _settled(call: CallState, why: str) -> Result:
 
 def end(state: State, status: Status, text: str, now: float, failure: Failure | None = None) -> Step:
     """End the message; ``text`` must not be blank."""
-    ended = replace(state, stage=Ended(status=status, text=text, finished_at=now, failure=failure), repairs=())
-    return stay(ended, Note("ended"))
+    ended = Ended(status=status, text=printable(text), finished_at=now, failure=failure)
+    return stay(replace(state, stage=ended, repairs=()), Note("ended"))
 
 
 def end_by_summary(state: State, reason: SoftStop, now: float) -> Step:
@@ -77,14 +81,16 @@ def end_by_summary(state: State, reason: SoftStop, now: float) -> Step:
 def fail(state: State, failure: Failure, now: float) -> Step:
     """End as failed, with the local summary of what was done."""
     settled = settle(state, "failed")
-    return end(settled, "failed", summary(settled, "failed", "try_again"), now, failure)
+    text = summary(settled.state, "failed", "try_again")
+    return then(settled, end(settled.state, "failed", text, now, failure))
 
 
 def cancel(state: State, now: float) -> Step:
     """End as cancelled, with what was done so far, if anything."""
     settled = settle(state, "cancelled")
-    text = summary(settled, "cancelled", "go_on") if settled.sequence else phrases(state.language)["cancelled"]
-    return end(settled, "cancelled", text, now)
+    said = settled.state
+    text = summary(said, "cancelled", "go_on") if said.sequence else phrases(said.language)["cancelled"]
+    return then(settled, end(said, "cancelled", text, now))
 
 
 def refuse(state: State, note: str, now: float) -> Step:

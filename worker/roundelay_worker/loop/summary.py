@@ -1,5 +1,6 @@
 """The answer that needs no model: what was done, what was found, what is undone, from the record alone."""
 
+import json
 from collections.abc import Iterable, Iterator
 
 from roundelay_worker.loop.history import Call, Exchange, Result
@@ -8,6 +9,7 @@ from roundelay_worker.loop.texts import Phrases, phrases
 
 _MOST_LINES = 12
 _MOST_CHARACTERS = 240
+_MOST_READ = 10_000
 
 
 def calls_with(outcome: str, sequence: Iterable[Exchange]) -> Iterator[Call]:
@@ -25,7 +27,7 @@ def summary(state: State, headline: str, farewell: str) -> str:
 
 
 def _blocks(sequence: tuple[Exchange, ...], words: Phrases) -> Iterator[str]:
-    done = [f"{_named(call)}: {_short(result.text)}" for call, result in _pairs(sequence) if result.outcome == "done"]
+    done = [f"{_named(call)}: {_found(result)}" for call, result in _pairs(sequence) if result.outcome == "done"]
     undone = [_named(call) for call in calls_with("not_executed", sequence)]
     uncertain = [_named(call) for call in calls_with("unknown", sequence)]
     for title, lines in (("done", done), ("undone", undone), ("uncertain", uncertain)):
@@ -47,9 +49,22 @@ def _pairs(sequence: Iterable[Exchange]) -> Iterator[tuple[Call, Result]]:
 
 
 def _named(call: Call) -> str:
-    return call.name if call.arguments == "{}" else f"{call.name} {_short(call.arguments)}"
+    name = _short(call.name)
+    return name if call.arguments == "{}" else f"{name} {_short(call.arguments)}"
+
+
+def _found(result: Result) -> str:
+    return _short(_message(result.text) if result.is_error else result.text)
+
+
+def _message(error: str) -> str:
+    """Return what an error result says, without the JSON around it."""
+    try:
+        return str(json.loads(error)["error"]["message"])
+    except (ValueError, LookupError, TypeError):
+        return error
 
 
 def _short(text: str) -> str:
-    flat = " ".join(text.split())
+    flat = " ".join(text[:_MOST_READ].split())
     return flat if len(flat) <= _MOST_CHARACTERS else flat[: _MOST_CHARACTERS - 1] + "…"

@@ -49,6 +49,9 @@ def closing_instruction(reason: SoftStop) -> str:
     return f"{CLOSING[reason]} {CLOSING_INSTRUCTION}"
 
 
+_MOST_READ: Final = 4_000
+"""Characters by which the language of a text is guessed."""
+
 Phrases = dict[str, str]
 
 PHRASES: Final[dict[str, Phrases]] = {
@@ -104,16 +107,24 @@ PHRASES: Final[dict[str, Phrases]] = {
 
 _WORDS: Final[dict[str, frozenset[str]]] = {
     "en": frozenset(
-        """the is are was what how much many do does did i you my me and of to in for this that it can please with on
-        when where who why which have has would should from not""".split()
+        """the a an is are am was were be been what how much many more do does did i you he she it we they my your me
+        us and or but if of to in on at by as so up for from with about this that these those can could will would
+        should please when where who why which have has had not no yes all any some there here give tell show find
+        make write send add list hello hi thanks thank today go""".split()
     ),
     "pt": frozenset(
-        """o a os as é são foi que quanto quantos quanta como eu você meu minha e de do da em no na para por este esta
-        isso pode com qual quais onde quando não um uma seu sua mais horas hoje favor obrigado olá""".split()
+        """o a os as é são foi está estou ser ter tem que quem quanto quantos quanta quantas como eu você ele ela nós
+        meu minha meus minhas e ou mas se de do da dos das em no na nos nas ao à para por pelo pela este esta esse
+        essa isso isto pode posso com sem sobre qual quais onde quando não sim um uma seu sua mais muito já horas
+        hoje ontem amanhã favor obrigado obrigada olá oi bom boa dia mês ano me quero faça mostre diga liste envie
+        também então""".split()
     ),
     "es": frozenset(
-        """el la los las es son fue qué que cuánto cuántos cuánta cómo yo tú usted mi y de del en para por este esta eso
-        puede con cuál cuáles dónde cuándo no un una su más horas hoy gracias hola favor""".split()
+        """el la los las es son fue está estoy ser tener tiene que qué quién quien cuánto cuántos cuánta cuántas cuanto
+        cómo como yo tú usted él ella nosotros mi mis y o pero si de del en al para por este esta ese esa eso esto
+        puede puedo con sin sobre cuál cuáles cual dónde cuándo cuando no sí un una su más muy ya horas hoy ayer
+        mañana gracias hola favor buenos buenas día mes año me quiero haz muestra muéstrame dime lista envía también
+        entonces""".split()
     ),
 }
 
@@ -125,11 +136,14 @@ def phrases(language: str) -> Phrases:
 
 def guess_language(text: str) -> str:
     """Return ``pt``, ``es`` or ``en`` by the commonest words of ``text``; ``en`` when nothing speaks for another."""
-    words = re.findall(r"[^\W\d_]+", text.lower())[:400]
+    lowered = text[:_MOST_READ].lower()
+    words = re.findall(r"[^\W\d_]+", lowered)
     scores = {tag: sum(word in known for word in words) for tag, known in _WORDS.items()}
-    if re.search(r"[¿¡ñ]", text):
-        scores["es"] += 3
-    if re.search(r"[ãõç]", text.lower()):
-        scores["pt"] += 3
-    best = max(scores.values())
-    return next(tag for tag in ("en", "pt", "es") if scores[tag] == best)
+    scores["es"] += 3 * bool(re.search(r"[¿¡ñ]", lowered))
+    scores["pt"] += 3 * bool(re.search(r"[ãõç]", lowered))
+    return max(scores, key=lambda tag: scores[tag])
+
+
+def printable(text: str) -> str:
+    """Return ``text`` with halves of surrogate pairs joined or, where one is alone, replaced: nobody can send them."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,20 +1,23 @@
 """Asking for turns: what an attempt may cost, what a reply means, what a failure leads to."""
 
 from dataclasses import replace
-from typing import assert_never
+from typing import Final, assert_never
 
+from roundelay.names import SoftStop
 from roundelay_worker.loop.calls import next_round, repeats, skip_repeated
 from roundelay_worker.loop.effects import AskModel, Note
 from roundelay_worker.loop.events import AttemptBegan, TurnArrived, TurnFailed
 from roundelay_worker.loop.history import Exchange, Result, Turn
 from roundelay_worker.loop.moves import Step, stay, then, untold
-from roundelay_worker.loop.state import Asking, CallPlan, CallState, Failure, Running, Spent, State
-from roundelay_worker.loop.stops import end, end_by_summary, fail, limit_closing, refuse, soft_stop
+from roundelay_worker.loop.state import Asking, CallPlan, CallState, Failure, Running, State
+from roundelay_worker.loop.stops import end, end_by_summary, fail, give_up, refuse, soft_stop
 from roundelay_worker.loop.texts import NOT_EXECUTED
 
 _FIRST_BACKOFF = 0.5
 _LONGEST_BACKOFF = 8.0
 """Seconds; the curve of the providers' own SDKs: 0.5 s x 2^n up to 8 s, with jitter."""
+_LEAST_CLOSING = 256
+"""Output tokens below which a closing turn is not worth asking for."""
 
 
 def wanted(state: State, stage: Asking) -> AskModel:
@@ -32,36 +35,51 @@ def wanted(state: State, stage: Asking) -> AskModel:
 
 
 def begin_attempt(state: State, stage: Asking, event: AttemptBegan) -> Step:
-    """Let an attempt begin, unless time or tokens forbid it; attempts that vanished are counted too."""
+    """Let an attempt begin, unless time or tokens forbid it; its number is used up all the same."""
     if event.round != state.round or event.attempt <= stage.attempt:
         return Step(state)
-    forbidden = replace(state, stage=replace(stage, attempt=event.attempt))  # its number is used up all the same
-    if stage.closing is None and event.now >= state.soft_deadline:
-        return soft_stop(forbidden, "timed_out", event.now)
-    if stage.closing is not None and event.now >= state.deadline:
-        return end_by_summary(state, stage.closing, event.now)
-    if stage.closing is None and _too_dear(state, stage, event.estimate):
-        return soft_stop(forbidden, "token_limit", event.now)
-    summarised = limit_closing(state, stage, event.estimate, event.now)
-    return summarised or _begun(state, stage, event)
+    state = _with_vanished(state, stage, event)
+    stage = replace(stage, attempt=event.attempt, begun=False)
+    state = replace(state, stage=stage)
+    if event.now >= (state.soft_deadline if stage.closing is None else state.deadline):
+        return _forbidden(state, stage, "timed_out", event.now)
+    left = _tokens_left(state, event.estimate)
+    least = wanted(state, stage).max_output_tokens if stage.closing is None else _LEAST_CLOSING
+    if left is not None and left < least:
+        return _forbidden(state, stage, "token_limit", event.now)
+    return _begun(state, stage, event.estimate, left)
 
 
-def _too_dear(state: State, stage: Asking, estimate: int) -> bool:
+def _with_vanished(state: State, stage: Asking, event: AttemptBegan) -> State:
+    """Count the attempts that were allowed since, and of which nothing was heard: they may have been sent."""
+    if stage.begun:
+        state = give_up(state, stage)
+    for _ in range(event.attempt - stage.attempt - 1):
+        spent = replace(state.spent, model_calls=state.spent.model_calls + 1)
+        state = untold(replace(state, spent=spent), _reservation(state, stage, event.estimate))
+    return state
+
+
+def _reservation(state: State, stage: Asking, estimate: int) -> int:
+    limited = state.limits.max_total_tokens is not None
+    return estimate + wanted(state, stage).max_output_tokens if limited else 0
+
+
+def _tokens_left(state: State, estimate: int) -> int | None:
     most = state.limits.max_total_tokens
-    wanted_output = wanted(state, stage).max_output_tokens
-    return most is not None and state.spent.tokens + estimate + wanted_output > most
+    return None if most is None else most - state.spent.tokens - state.reserved - estimate
 
 
-def _begun(state: State, stage: Asking, event: AttemptBegan) -> Step:
-    vanished = event.attempt - stage.attempt - 1 + stage.begun
-    spent = replace(
-        state.spent,
-        model_calls=state.spent.model_calls + event.attempt - stage.attempt,
-        calls_without_usage=state.spent.calls_without_usage + vanished,
-    )
-    most = state.limits.max_total_tokens
-    room = None if most is None or stage.closing is None else most - state.spent.tokens - event.estimate
-    begun = replace(stage, attempt=event.attempt, begun=True, due_at=None, room=room)
+def _forbidden(state: State, stage: Asking, reason: SoftStop, now: float) -> Step:
+    if stage.closing is not None:
+        return end_by_summary(state, stage.closing, now)
+    return soft_stop(state, reason, now)
+
+
+def _begun(state: State, stage: Asking, estimate: int, left: int | None) -> Step:
+    begun = replace(stage, begun=True, due_at=None, room=None if stage.closing is None else left)
+    begun = replace(begun, reserved=_reservation(state, begun, estimate))
+    spent = replace(state.spent, model_calls=state.spent.model_calls + 1)
     return stay(replace(state, stage=begun, spent=spent))
 
 
@@ -69,23 +87,26 @@ def read_turn(state: State, stage: Asking, event: TurnArrived) -> Step:
     """Decide what a reply means."""
     if not stage.begun or (event.round, event.attempt) != (state.round, stage.attempt):
         return Step(state)
-    stage = replace(stage, begun=False)
-    state = replace(state, stage=stage, spent=_charged(state.spent, event.turn))
+    reserved = stage.reserved
+    stage = replace(stage, begun=False, reserved=0)
+    state = _charged(replace(state, stage=stage), event.turn, reserved)
     if stage.closing is not None:
-        return _close(state, stage, event.turn, event.now)
+        return _close(state, stage, stage.closing, event.turn, event.now)
     return _read(state, stage, event)
 
 
-def _charged(spent: Spent, turn: Turn) -> Spent:
-    if turn.usage is None:
-        return untold(spent)
-    return replace(
+def _charged(state: State, turn: Turn, reserved: int) -> State:
+    usage, spent = turn.usage, state.spent
+    if usage is None:
+        return untold(state, reserved)
+    told = replace(
         spent,
-        input_tokens=spent.input_tokens + turn.usage.input_tokens,
-        output_tokens=spent.output_tokens + turn.usage.output_tokens,
-        cached_tokens=spent.cached_tokens + turn.usage.cached_tokens,
-        reasoning_tokens=spent.reasoning_tokens + turn.usage.reasoning_tokens,
+        input_tokens=spent.input_tokens + usage.input_tokens,
+        output_tokens=spent.output_tokens + usage.output_tokens,
+        cached_tokens=spent.cached_tokens + usage.cached_tokens,
+        reasoning_tokens=spent.reasoning_tokens + usage.reasoning_tokens,
     )
+    return replace(state, spent=told)
 
 
 def _read(state: State, stage: Asking, event: TurnArrived) -> Step:
@@ -164,17 +185,19 @@ _DISCARDED = {
 }
 
 
-def _close(state: State, stage: Asking, turn: Turn, now: float) -> Step:
-    reason = stage.closing
-    assert reason is not None  # noqa: S101 - narrows the type; only closing stages come here
+def _close(state: State, stage: Asking, reason: SoftStop, turn: Turn, now: float) -> Step:
     if turn.finish == "complete" and not turn.calls and turn.text.strip():
         return end(state, reason, turn.text, now)
-    final = bool(turn.calls) or turn.finish in {"refused", "overflow", "paused"}
+    if turn.finish == "overflow":
+        return _failed(state, stage, _OVERFLOW, now, 0.0)
+    final = bool(turn.calls) or turn.finish in {"refused", "paused"}
     if final or _attempts_used(stage) >= state.limits.closing_attempts:
         return end_by_summary(state, reason, now)
-    cut = turn.finish == "cut"
-    again = replace(stage, discards=stage.discards + 1, doubled=stage.doubled or cut)
-    return _again(state, again, _retrying(state, stage, "reply_cut" if cut else "empty_reply", 0.0), now)
+    code = "reply_cut" if turn.finish == "cut" else "empty_reply"
+    again = replace(stage, discards=stage.discards + 1)
+    if turn.finish == "cut":
+        again = replace(again, doubled=True, nudge=code)
+    return _again(state, again, _retrying(state, stage, code, 0.0), now)
 
 
 def _attempts_used(stage: Asking) -> int:
@@ -185,9 +208,14 @@ def fail_turn(state: State, stage: Asking, event: TurnFailed) -> Step:
     """Decide what a failed attempt leads to: a repaired request, a later attempt, or the end."""
     if not stage.begun or (event.round, event.attempt) != (state.round, stage.attempt):
         return Step(state)
-    stage = replace(stage, begun=False)
-    state = replace(state, stage=stage, spent=untold(state.spent))
+    reserved = stage.reserved if event.failure.code in _COSTLY else 0
+    stage = replace(stage, begun=False, reserved=0)
+    state = untold(replace(state, stage=stage), reserved)
     return _failed(state, stage, event.failure, event.now, event.jitter)
+
+
+_COSTLY: Final = frozenset({"model_stalled", "model_timeout", "reply_cut_off"})
+"""Failures of a reply that was being written, and is billed; a request that was turned away costs nothing."""
 
 
 def _failed(state: State, stage: Asking, failure: Failure, now: float, jitter: float) -> Step:
@@ -195,7 +223,7 @@ def _failed(state: State, stage: Asking, failure: Failure, now: float, jitter: f
         return _repaired(state, stage, failure)
     delay = _delay(stage, failure, jitter)
     if stage.closing is not None:
-        return _closing_failed(state, stage, failure, now, delay)
+        return _closing_failed(state, stage, stage.closing, failure, now, delay)
     if not failure.retryable or stage.failures + 1 >= state.limits.model_attempts:
         return fail(state, failure, now)
     if delay > state.limits.max_retry_delay:
@@ -208,10 +236,10 @@ def _repaired(state: State, stage: Asking, failure: Failure) -> Step:
     return stay(repaired, _retrying(state, stage, failure.code, 0.0))
 
 
-def _closing_failed(state: State, stage: Asking, failure: Failure, now: float, delay: float) -> Step:
-    assert stage.closing is not None  # noqa: S101 - narrows the type; only closing stages come here
-    if not failure.retryable or _attempts_used(stage) >= state.limits.closing_attempts:
-        return end_by_summary(state, stage.closing, now)
+def _closing_failed(state: State, stage: Asking, reason: SoftStop, failure: Failure, now: float, delay: float) -> Step:
+    worth_it = failure.retryable and delay <= state.limits.max_retry_delay
+    if not worth_it or _attempts_used(stage) >= state.limits.closing_attempts:
+        return end_by_summary(state, reason, now)
     return _retry(state, stage, failure.code, now, delay)
 
 

@@ -8,6 +8,8 @@ import orjson
 from roundelay_worker.loop.history import Call
 
 EMPTY: Final = "{}"
+DEEPEST: Final = 100
+"""Levels of arrays and objects; some writers of JSON stop at 254, and an answer holds arguments a few levels down."""
 
 
 def read_call(name: str, arguments: object, wire_id: object = "") -> Call:
@@ -29,7 +31,7 @@ def read_arguments(raw: object) -> tuple[str, str]:
     value, fault = _parsed(raw)
     if isinstance(value, str):
         raw, (value, fault) = value, _parsed(value)
-    if fault:
+    if fault or (fault := _depth_fault(value)):
         return EMPTY, fault
     return (raw, "") if isinstance(value, dict) and _is_strict(raw) else _written(value)
 
@@ -56,7 +58,24 @@ def _is_strict(text: str) -> bool:
     return True
 
 
+def _depth_fault(value: object) -> str:
+    """Return what is wrong with nesting that JSON writers and readers of others would refuse."""
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+        if not level:
+            return ""
+    return "The arguments are nested too deeply."
+
+
 def _written(value: object) -> tuple[str, str]:
+    if fault := _depth_fault(value):
+        return EMPTY, fault
     if not isinstance(value, dict):
         return EMPTY, f"The arguments must be a JSON object, not {_kind(value)}."
     try:

@@ -17,6 +17,11 @@ Repair = str
 ``drop:{parameter}``      leave out an optional parameter that the model refused (temperature, include …)
 ``rename:max_tokens``     use the other name of the output limit (chat)
 ``role:system``           use the other role for the system prompt (chat)
+``role:user``             put the system prompt into the first user text (chat)
+``role:bridge``           put an assistant's word between a result and a user text (chat)
+``ids:nine``              write the ids of calls as nine letters and digits (chat)
+``content:empty``         write no text beside calls as '' instead of null (chat)
+``add:reasoning_content`` add an empty ``reasoning_content`` to turns that lack it (chat)
 ``no_stream``             ask for the reply in one piece
 ``shrink``                old tool results are shortened (done by the caller, not by the provider)
 """

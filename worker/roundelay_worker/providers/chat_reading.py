@@ -111,7 +111,8 @@ class ChatAssembly:
 
     def turn(self) -> Turn:
         """Return the turn; raise ModelFailure, ``reply_cut_off`` if no terminal value came."""
-        if not self._finish and not self._done:
+        marked_only = self._finish is None and not self._message.begun  # an end mark, and nothing before it
+        if not self._finish and (marked_only or not self._done):
             raise cut_off()
         word = (self._finish or "").lower()
         if word in FAILED_FINISHES:

@@ -12,7 +12,7 @@ from roundelay_worker.providers.base import ModelRequest, Repair, ToolSpec
 from roundelay_worker.providers.chat_servers import Limit, Server
 from roundelay_worker.providers.encoding import encode, verbatim
 from roundelay_worker.providers.schema import portable_schema
-from roundelay_worker.providers.wire_ids import wire_ids, wire_name
+from roundelay_worker.providers.wire_ids import IdRule, wire_ids, wire_name
 
 Message = dict[str, Any] | orjson.Fragment
 
@@ -21,6 +21,7 @@ NO_OUTPUT: Final = "(no output)"
 
 _GO_ON: Final = "Please go on."
 _BRIDGE: Final = "OK."
+_NINE: Final = IdRule(exact=9)
 _REASONING_FIELDS: Final = ("reasoning", "thinking", "thought")
 _NEVER_DROPPED: Final = frozenset({"model", "messages", "tools", "stream", "max_output_tokens"})
 
@@ -119,7 +120,7 @@ class _Conversation:
         request = self._request
         if request.system and "role:user" in request.repairs:
             yield from self._say("user", request.system)
-        ids = wire_ids(request.history, self._target.server.ids)
+        ids = wire_ids(request.history, _NINE if "ids:nine" in request.repairs else self._target.server.ids)
         for entry, entry_ids in zip(request.history, ids, strict=True):
             match entry:
                 case UserText(text):

@@ -105,7 +105,8 @@ _SPENT: Final = re.compile(
 )
 _NO_TOOLS: Final = re.compile(
     r"does(?: not|n't) support (?:tools|tool use|tool calling|function call)|support tool use"
-    r"|tool choice requires --enable|tool use is not supported|(?:tools|functions?) (?:is|are) not supported",
+    r"|tool choice requires --enable|tool use is not supported|function calling is not (?:enabled|supported)"
+    r"|(?:tools|functions?) (?:is|are) not supported",
     re.IGNORECASE,
 )
 _BAD_KEY: Final = re.compile(r"(?:incorrect|invalid) api key|api key not valid|no auth credentials", re.IGNORECASE)

@@ -17,7 +17,7 @@ from roundelay_worker.providers.base import ModelRequest, ToolSpec
 from roundelay_worker.providers.encoding import encode
 from roundelay_worker.providers.folding import GO_ON, Message, folded, sendable
 from roundelay_worker.providers.schema import portable_schema, takes_nothing
-from roundelay_worker.providers.slices import parsed
+from roundelay_worker.providers.slices import elements, members, parsed, with_member
 from roundelay_worker.providers.wire_ids import IdRule, wire_ids
 
 UNSIGNED: Final = "skip_thought_signature_validator"
@@ -128,15 +128,33 @@ def _pieces(request: ModelRequest, model: str, origin: str) -> Iterator[tuple[st
             case Exchange():
                 native = None if "drop_reasoning" in request.repairs else entry.turn.native
                 if native is not None and native.origin == origin:
-                    yield from _replayed(entry, native)
+                    yield from _replayed(entry, native, ids)
                 else:
                     yield from _rebuilt(entry, ids, signed=signed)
 
 
-def _replayed(exchange: Exchange, native: Native) -> Iterator[tuple[str, bytes]]:
-    yield "model", native.blocks.strip()[1:-1].encode()
-    for call, result in zip(exchange.turn.calls, exchange.results, strict=True):
-        yield "results", _response(call.name, call.wire_id, result)
+def _replayed(exchange: Exchange, native: Native, ids: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
+    """Give a turn's own parts back as they came, but for ids that were used before; calls without an id stay so."""
+    calls = exchange.turn.calls
+    kept = [call_id if call.wire_id else "" for call, call_id in zip(calls, ids, strict=True)]
+    same = all(call.wire_id == call_id for call, call_id in zip(calls, kept, strict=True))
+    yield "model", (native.blocks.strip()[1:-1] if same else _renamed(native.blocks, kept)).encode()
+    for call, call_id, result in zip(calls, kept, exchange.results, strict=True):
+        yield "results", _response(call.name, call_id, result)
+
+
+def _renamed(blocks: str, ids: list[str]) -> str:
+    wanted = iter(ids)
+    parts = []
+    for part in elements(blocks):
+        called = members(part).get("functionCall", "")
+        call_id = next(wanted) if isinstance(parsed(called or "null"), dict) else ""
+        parts.append(with_member(part, "functionCall", _with_id(called, call_id)) if call_id else part)
+    return ",".join(parts)
+
+
+def _with_id(called: str, call_id: str) -> str:
+    return with_member(called, "id", encode(call_id).decode())
 
 
 def _rebuilt(exchange: Exchange, ids: tuple[str, ...], *, signed: bool) -> Iterator[tuple[str, bytes]]:

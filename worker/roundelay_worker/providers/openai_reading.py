@@ -36,6 +36,8 @@ _TERMINAL: Final = {
     "response.failed": "failed",
     "response.cancelled": "cancelled",
 }
+_BEGUN: Final = frozenset({"response.created", "response.in_progress", "response.queued"})
+_UNDER_WAY: Final = frozenset({"", "queued", "in_progress"})
 _AFTER_TERMINAL: Final = 0.25
 _JUNK: Final = frozenset({"id", "status", "logprobs", "parsed", "parsed_arguments"})
 _OWN_ITEMS: Final = frozenset({"message", "reasoning", "function_call"})
@@ -120,8 +122,8 @@ class ResponsesAssembly:
             raise classify_error(event)
         if kind == "response.created":
             self._items, self._drafts = {}, {}
-        if kind in _TERMINAL:
-            self._end(_TERMINAL[kind], _object(event, "response"))
+        if kind in _TERMINAL or _is_unknown_end(kind, event):
+            self._end(_TERMINAL.get(kind, ""), _object(event, "response"))
             yield ALIVE
         elif kind in {"response.output_item.added", "response.output_item.done"}:
             self._take_item(event, final=kind.endswith("done"))
@@ -238,6 +240,12 @@ def _going_back(items: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             if not kept.keys() & {"encrypted_content", "content"}:
                 continue
         yield kept
+
+
+def _is_unknown_end(kind: str, event: Mapping[str, Any]) -> bool:
+    """Say whether an event that this version does not know brings a whole response which is not under way any more."""
+    status = _text(_object(event, "response"), "status")
+    return kind not in _BEGUN and kind.count(".") == 1 and status not in _UNDER_WAY
 
 
 def _is_error(response: Mapping[str, Any]) -> bool:

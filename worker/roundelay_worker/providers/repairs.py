@@ -43,6 +43,7 @@ _SYSTEM_ROLE: Final = re.compile(
     re.IGNORECASE,
 )
 _AFTER_TOOL: Final = re.compile(r"role '?user'? after role '?tool|expected last role user or tool", re.IGNORECASE)
+_NINE: Final = re.compile(r"call id was .{0,200}with a length of 9", re.IGNORECASE | re.DOTALL)
 _ANSWER_REASONING: Final = re.compile(r"reasoning_content.{0,60}must be passed back", re.IGNORECASE)
 _NULL_CONTENT: Final = re.compile(
     r"content type: <nil>|content.{0,60}(?:must|should) (?:be|contain) a (?:valid )?string|content.{0,40}\bnull\b",
@@ -99,6 +100,7 @@ def repair_for(reported: Reported) -> Repair:
     for pattern, repair in (
         (_ANSWER_REASONING, "add:reasoning_content"),
         (_AFTER_TOOL, "role:bridge"),
+        (_NINE, "ids:nine"),
         (_ENCRYPTED_REFUSED, "drop:include"),
         (_NULL_CONTENT, "content:empty"),
     ):

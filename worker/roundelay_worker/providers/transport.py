@@ -3,6 +3,7 @@
 It speaks aiohttp itself. Measured on two cores, 1,000 requests at once against a local server, 33 events a reply,
 CPU of the client per request: httpx over aiohttp's pool 0.53 ms, aiohttp alone 0.28 ms (with uvloop 0.53 and 0.26),
 httpx's own pool some 20 ms. Also httpx-aiohttp reports a dropped connection as a timeout while connecting.
+A whole ``ChatProvider.ask`` (18 KB written, 33 events read) came to 0.57 to 0.66 ms beside 0.32 for aiohttp alone.
 
 Silence is what ``Patience.idle`` bounds: no bytes, pieces that bring nothing, and the same piece over and over.
 Pings, comments and reasoning are life. Redirects are not followed: they would carry the key elsewhere.

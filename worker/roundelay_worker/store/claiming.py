@@ -1,6 +1,10 @@
 """Claim: one conditional statement makes a message ours before each model call, or says why not.
 
 The attempt is counted before the work, so that a crash counts.
+
+A claim does not wait for the disk: it is told to nobody. A server that crashes within the half second before it is
+on disk forgets it, as if it had never been made: the message is ready again, and whoever held it finds its fence gone.
+The next save waits for the disk, and with it all that was before.
 """
 
 from typing import Final
@@ -13,7 +17,7 @@ _LIVE: Final = "EXISTS (SELECT 1 FROM roundelay_processes WHERE id = $2 AND leas
 _CLAIM: Final = f"""
 UPDATE roundelay_messages
 SET owner = $2, attempt = attempt + 1, claimed_at = {{now}}, begun = TRUE, due_at = NULL, redispatched = 0
-WHERE id = $1 AND ended_at IS NULL AND NOT parked AND verdict IS NULL AND cancel_requested_at IS NULL
+WHERE id = $1 AND status IS NULL AND NOT parked AND verdict IS NULL AND cancel_requested_at IS NULL
     AND state_version <= $3
     AND (
         (
@@ -22,7 +26,7 @@ WHERE id = $1 AND ended_at IS NULL AND NOT parked AND verdict IS NULL AND cancel
         )
         OR (owner = $2 AND version = CAST($5 AS bigint))
     )
-    AND {_LIVE}
+    AND {_LIVE} AND {{relaxed}}
 RETURNING version, attempt, losses, saved_by, claimed_at
 """  # noqa: S608 - constants
 

@@ -8,14 +8,16 @@ effect but its queries.
 Statements are written once, in the words that both databases share, with numbered parameters (``$1``) and
 these marks:
 
-============  ==========================================  ==============================
-mark          PostgreSQL                                  SQLite
-============  ==========================================  ==============================
-``{now}``     seconds since the epoch, the server's       the same, from SQLite's clock
-``{lock}``    ``FOR UPDATE``                              nothing: a writer is alone
-``{skip}``    ``FOR UPDATE SKIP LOCKED``                  nothing
-``{any $1}``  ``= ANY ($1)``, of a list of strings        ``IN (SELECT … json_each($1))``
-============  ==========================================  ==============================
+===============  ===============================================  ================================
+mark             PostgreSQL                                       SQLite
+===============  ===============================================  ================================
+``{now}``        seconds since the epoch, the server's            the same, from SQLite's clock
+``{began}``      as the statement began: an index may be used     the same
+``{lock}``       ``FOR UPDATE``                                   nothing: a writer is alone
+``{skip}``       ``FOR UPDATE SKIP LOCKED``                       nothing
+``{relaxed}``    true; the commit does not wait for the disk      true
+``{any $1}``     ``= ANY ($1)``, of a list of strings             ``IN (SELECT … json_each($1))``
+===============  ===============================================  ================================
 """
 
 from collections.abc import Callable, Generator, Sequence

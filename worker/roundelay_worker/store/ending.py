@@ -18,7 +18,7 @@ WHERE ended_at IS NULL AND begun AND deadline + CAST($1 AS double precision) < {
 """
 _EXPIRED: Final = """
 SELECT id FROM roundelay_messages
-WHERE queue_deadline <= {now} AND queue_deadline IS NOT NULL AND ended_at IS NULL
+WHERE queue_deadline <= {began} AND queue_deadline IS NOT NULL AND ended_at IS NULL
     AND started_at IS NULL AND owner IS NULL
 ORDER BY queue_deadline LIMIT $1
 """
@@ -34,7 +34,7 @@ ORDER BY accepted_at LIMIT $2
 """
 _CANCEL: Final = """
 UPDATE roundelay_messages SET cancel_requested_at = COALESCE(cancel_requested_at, {now})
-WHERE id = $1 AND ended_at IS NULL RETURNING owner
+WHERE id = $1 AND status IS NULL RETURNING owner
 """
 _LIVES: Final = "SELECT 1 FROM roundelay_processes WHERE id = $1 AND lease_until > {now} AND lost_at IS NULL"
 _EXISTS: Final = "SELECT 1 FROM roundelay_messages WHERE id = $1"
@@ -83,7 +83,10 @@ async def request_cancel(driver: Driver, message_id: str) -> Cancelled:
 
 
 async def unblock(driver: Driver, limit: int) -> tuple[Dispatch, ...]:
-    """Wake what is parked behind nothing; it should find nothing, and a conversation never stands still if it does."""
+    """Wake what is parked behind nothing; it should find nothing.
+
+    It looks at every parked message: a net for once a minute, not for every sweep.
+    """
     standing = await driver.fetch(_STANDING, limit, again=True)
     woken = [await _unblocked(driver, row) for row in standing]
     return tuple([dispatch for dispatch in woken if dispatch is not None])

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 from uuid import uuid4
 
+from roundelay_worker.store.codec import packed
 from roundelay_worker.store.driver import Driver, Query, Script
 from roundelay_worker.store.records import OutboxRow
 
@@ -16,7 +17,7 @@ _MARK_LOOSE: Final = """
 UPDATE roundelay_calls SET loose = TRUE, executor = $4
 WHERE message_id = $1 AND round = $2 AND position = $3
 """
-_RESOLVED: Final = "UPDATE roundelay_messages SET resolved = $2 WHERE id = $1 AND resolved IS NULL"
+_RESOLVED: Final = "UPDATE roundelay_messages SET resolved = $2 WHERE id = $1 AND resolved IS NULL AND {relaxed}"
 _RECORD_LATE: Final = """
 UPDATE roundelay_calls SET loose = FALSE, executor = $4, late_result = $5
 WHERE message_id = $1 AND round = $2 AND position = $3
@@ -77,7 +78,9 @@ async def record_late(
     driver: Driver, message_id: str, place: tuple[int, int], process_id: str, result: str | None
 ) -> None:
     """Record that the call at ``place`` runs no more, and what it brought after its result was given up."""
-    await driver.fetch(_RECORD_LATE, message_id, *place, process_id, result, again=True)
+    await driver.fetch(
+        _RECORD_LATE, message_id, *place, process_id, None if result is None else packed(result), again=True
+    )
 
 
 async def loose_write(driver: Driver, user_id: str, conversation_id: str) -> bool:

@@ -9,6 +9,7 @@ from typing import Final
 
 from roundelay.updates import Update
 from roundelay_worker.store.driver import Driver, Query, Row, Rows, Script, filled
+from roundelay_worker.store.folding import unfolded
 from roundelay_worker.store.records import Publication
 
 _COLUMNS: Final = """
@@ -46,7 +47,13 @@ WHERE ended_at IS NOT NULL AND (ended_at, id) > (CAST($1 AS double precision), $
 """,
     columns=_COLUMNS,
 )
-_UPDATES: Final = "SELECT seq, body FROM roundelay_updates WHERE message_id = $1 AND seq > $2 ORDER BY seq"
+_UPDATES: Final = """
+SELECT seq, body FROM roundelay_updates
+WHERE message_id = $1 AND seq >= COALESCE((
+    SELECT MAX(seq) FROM roundelay_updates WHERE message_id = $1 AND seq <= CAST($2 AS bigint)
+), 0)
+ORDER BY seq
+"""
 
 _MARK: Final = """
     published = CASE WHEN {seq} > m.published THEN {seq} ELSE m.published END,
@@ -58,7 +65,7 @@ WITH picked AS MATERIALIZED (
     SELECT m.id, w.seq FROM roundelay_messages m
     JOIN unnest(CAST($1 AS text[]), CAST($2 AS bigint[])) AS w (id, seq) ON w.id = m.id ORDER BY m.id FOR UPDATE OF m
 )
-UPDATE roundelay_messages m SET {mark} FROM picked WHERE m.id = picked.id
+UPDATE roundelay_messages m SET {mark} FROM picked WHERE m.id = picked.id AND {relaxed}
 """,
     mark=filled(_MARK, seq="picked.seq"),
 )
@@ -123,7 +130,7 @@ def _publications(rows: Rows, *, whole: bool) -> Script[tuple[Publication, ...]]
 
 def _with_updates(row: Row, after_seq: int) -> Script[Publication]:
     stored = yield Query(_UPDATES, (row["id"], after_seq))
-    updates = [(each["seq"], each["body"]) for each in stored]
+    updates = list(unfolded(stored, after_seq))
     if after_seq < 1:
         updates.insert(0, (1, accepted_update(row["id"], row["accepted_at"], row["after_message"])))
     return Publication(

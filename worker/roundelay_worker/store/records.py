@@ -254,6 +254,8 @@ class TimelineCall:
     finished_at: float | None
     executor: str | None
     loose: bool
+    late_result: str | None = None
+    """What it brought after its result was given up."""
 
 
 @dataclass(frozen=True, slots=True)

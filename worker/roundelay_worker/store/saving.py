@@ -18,6 +18,7 @@ from roundelay_worker.store import statements
 from roundelay_worker.store.changes import Changes, changes, progressed
 from roundelay_worker.store.codec import NOT_EXECUTED, UNKNOWN, CallRow, encoded_head, encoded_result
 from roundelay_worker.store.driver import Driver, Query, Row, Script
+from roundelay_worker.store.folding import folded
 from roundelay_worker.store.records import Dispatch, End, HandOn, Keep, Next, Postpone, Save, Saved, Unread
 
 _CLOSINGS: Final = (encoded_result(NOT_EXECUTED), encoded_result(UNKNOWN))
@@ -103,7 +104,7 @@ def _insert_rows(write: _Write) -> Script[None]:
     message_id = write.arguments[0]
     turns = tuple([(message_id, *columns) for columns in _turn_columns(write.new)])
     calls = tuple([(message_id, *_call_columns(row), write.executor) for row in write.new.calls])
-    updates = tuple([(message_id, *update) for update in write.updates])
+    updates = tuple([(message_id, *update) for update in folded(write.updates)])
     for sql, rows in ((statements.TURN_ROW, turns), (statements.CALL_ROW, calls), (statements.UPDATE_ROW, updates)):
         if rows:
             yield Query(sql, rows, many=True)
@@ -116,7 +117,7 @@ def _arrays(write: _Write) -> tuple[Any, ...]:
         *_columns(_turn_columns(write.new), 5),
         *_columns(calls, 7),
         write.executor,
-        *_columns(write.updates, 2),
+        *_columns(folded(write.updates), 2),
     )
 
 

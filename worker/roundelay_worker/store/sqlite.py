@@ -26,13 +26,14 @@ OLDEST: Final = (3, 35, 0)
 """RETURNING and MATERIALIZED."""
 
 _TRIES: Final = 4
-_MARKS: Final = {"{now}": "((julianday('now') - 2440587.5) * 86400.0)", "{lock}": "", "{skip}": ""}
+_NOW: Final = "((julianday('now') - 2440587.5) * 86400.0)"
+_MARKS: Final = {"{now}": _NOW, "{began}": _NOW, "{lock}": "", "{skip}": "", "{relaxed}": "TRUE"}
 
 
 @cache
 def render(sql: str) -> str:
     """Return ``sql`` with its marks and parameters in SQLite's words."""
-    sql = re.sub(r"\{(now|lock|skip)\}", lambda mark: _MARKS[mark[0]], sql)
+    sql = re.sub(r"\{(now|began|lock|skip|relaxed)\}", lambda mark: _MARKS[mark[0]], sql)
     sql = re.sub(r"\{any \$(\d+)\}", r"IN (SELECT value FROM json_each(?\1))", sql)
     return re.sub(r"\$(\d+)", r"?\1", sql)
 
@@ -89,8 +90,12 @@ class SqliteDriver:
 
     async def close(self) -> None:
         """Close the connection and end the thread."""
-        await self._in_thread(lambda connection: connection.close())
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._close)
         self._thread.shutdown()
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
 
     async def _in_thread(self, work: Callable[[sqlite3.Connection], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._tried, work)

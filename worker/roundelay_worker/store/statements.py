@@ -4,6 +4,9 @@ Parameters are the same throughout: $1 to $5 the fence (message, version, owner,
 the state, $16 and $17 what comes next, $18 to $32 the new rows as arrays (turns, calls, the executor, updates),
 $33 whether the conversation is in hand, $34 and $35 the results of calls that an end leaves open.
 
+A statement about one message asks ``status IS NULL``, not ``ended_at IS NULL``: while there are few messages,
+PostgreSQL would find it through an index of unfinished ones, and keep to that plan when there are many.
+
 A condition in PostgreSQL is first tried on the row as it was when the statement began: so an end asks ``place``,
 which was read after the wait for the lock, and not the conversation's row itself, whose turn it is.
 """
@@ -13,7 +16,7 @@ from typing import Final
 from roundelay_worker.store.driver import filled
 
 _FENCE: Final = """
-    m.id = $1 AND m.version = $2 AND m.ended_at IS NULL
+    m.id = $1 AND m.version = $2 AND m.status IS NULL
     AND (CAST($3 AS text) IS NULL OR m.owner = $3) AND (CAST($4 AS bigint) IS NULL OR m.attempt = $4)
     AND (NOT CAST($5 AS boolean) OR EXISTS (
         SELECT 1 FROM roundelay_processes p WHERE p.id = $3 AND p.lease_until > {now} AND p.lost_at IS NULL

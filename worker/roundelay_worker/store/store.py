@@ -24,7 +24,7 @@ from roundelay_worker.store import (
 from roundelay_worker.store.driver import Driver
 from roundelay_worker.store.errors import UnsuitableDatabase
 from roundelay_worker.store.lease import LeaseKeeper, PostgresLease, SqliteLease
-from roundelay_worker.store.postgres import PostgresDriver
+from roundelay_worker.store.postgres import COMMAND_TIMEOUT, PostgresDriver
 from roundelay_worker.store.records import (
     Accepted,
     Arrival,
@@ -47,6 +47,9 @@ from roundelay_worker.store.records import (
 )
 from roundelay_worker.store.sqlite import SqliteDriver
 
+MIGRATION_TIMEOUT: Final = 3600.0
+"""Seconds for one statement of a migration, or for another process's migration."""
+
 _NOW: Final = "SELECT {now} AS now"
 
 
@@ -60,13 +63,18 @@ def file_of(url: str) -> str | None:
     raise UnsuitableDatabase("a database URL is postgresql://… or sqlite:///path")
 
 
+def _driver(url: str, command_timeout: float = COMMAND_TIMEOUT) -> Driver:
+    path = file_of(url)
+    return PostgresDriver(url, command_timeout=command_timeout) if path is None else SqliteDriver(path)
+
+
 class Store:
     """One database, used from one event loop."""
 
     def __init__(self, url: str) -> None:
         self._url = url
         self._file = file_of(url)
-        self._driver: Driver = PostgresDriver(url) if self._file is None else SqliteDriver(self._file)
+        self._driver = _driver(url)
 
     @classmethod
     async def open(cls, url: str) -> Self:
@@ -81,7 +89,11 @@ class Store:
 
     async def migrate(self) -> str:
         """Bring the tables up to date; return their revision. Safe when several do it at once."""
-        return await migrate.migrate(self._driver)
+        driver = _driver(self._url, command_timeout=MIGRATION_TIMEOUT)
+        try:
+            return await migrate.migrate(driver)
+        finally:
+            await driver.close()
 
     async def database_id(self) -> str:
         """Return the id that this database got when it was first asked, and keeps."""
@@ -189,7 +201,7 @@ class Store:
         return await ending.to_end(self._driver, limit)
 
     async def unblock(self, limit: int) -> tuple[Dispatch, ...]:
-        """Wake what is parked behind nothing; it should find nothing."""
+        """Wake what is parked behind nothing: a net for once a minute, which should find nothing."""
         return await ending.unblock(self._driver, limit)
 
     async def request_cancel(self, message_id: str) -> ending.Cancelled:

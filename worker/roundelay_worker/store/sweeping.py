@@ -75,7 +75,7 @@ ORDER BY submitted_at {skip}
 _HAND_OVER: Final = filled(
     """
 UPDATE roundelay_messages SET {again}, redispatched = 0
-WHERE id = $1 AND version = $2 AND owner = $3 AND attempt = COALESCE(CAST($4 AS bigint), attempt) AND ended_at IS NULL
+WHERE id = $1 AND version = $2 AND owner = $3 AND attempt = COALESCE(CAST($4 AS bigint), attempt) AND status IS NULL
 RETURNING id, round, dispatch, queue
 """,
     again=filled(_AGAIN, queue="'rounds'"),
@@ -116,7 +116,7 @@ SELECT max(at) AS at FROM (
     WHERE ended_at IS NULL AND begun AND claimed_at >= {sent} AND {which}
     UNION ALL
     SELECT {sent} FROM roundelay_messages
-    WHERE ended_at > {now} - CAST($1 AS double precision) AND claimed_at >= {sent} AND {which}
+    WHERE ended_at > {began} - CAST($1 AS double precision) AND claimed_at >= {sent} AND {which}
 ) AS taken
 """
 _WATERMARKS: Final = {

@@ -69,7 +69,6 @@ class Message(_Table, table=True):
         Index("roundelay_messages_order", "user_id", "conversation_id", "position", unique=True),
         _partial("roundelay_messages_live", ("begun", "submitted_at"), "ended_at IS NULL"),
         _partial("roundelay_messages_unfinished", ("user_id", "conversation_id", "position"), "ended_at IS NULL"),
-        _partial("roundelay_messages_parked", ("accepted_at",), "parked AND ended_at IS NULL"),
         _partial(
             "roundelay_messages_to_end",
             ("accepted_at",),
@@ -166,7 +165,7 @@ class CallOfTurn(_Table, table=True):
 
 
 class DurableUpdate(_Table, table=True):
-    """The outbox: numbered updates, from 2; the first follows from the message's own row."""
+    """The outbox: the updates of one save, numbered from ``seq``; update 1 follows from the message's own row."""
 
     __tablename__ = "roundelay_updates"
 

@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from roundelay_worker.store.codec import decoded_result, decoded_turn, unpacked
 from roundelay_worker.store.driver import Driver, Query, Row, Rows, Script
+from roundelay_worker.store.folding import unfolded
 from roundelay_worker.store.loading import turn_row
 from roundelay_worker.store.publishing import accepted_update, status_of
 from roundelay_worker.store.records import Counts, Timeline, TimelineCall, TimelineTurn
@@ -19,7 +20,7 @@ SELECT
 FROM roundelay_messages m LEFT JOIN roundelay_processes p ON p.id = m.owner AND p.lease_until > {now}
 WHERE m.ended_at IS NULL
 """
-_ENDED: Final = "SELECT count(*) AS ended FROM roundelay_messages WHERE ended_at > {now} - 3600"
+_ENDED: Final = "SELECT count(*) AS ended FROM roundelay_messages WHERE ended_at > {began} - 3600"
 _PROCESSES: Final = "SELECT count(*) AS live FROM roundelay_processes WHERE lease_until > {now} AND lost_at IS NULL"
 
 _MESSAGE: Final = """
@@ -32,7 +33,7 @@ _TURNS: Final = """
 SELECT round, body, origin, NULL AS native, note, created_at FROM roundelay_turns WHERE message_id = $1 ORDER BY round
 """
 _CALLS: Final = """
-SELECT round, position, effect, status, result, started_at, finished_at, executor, loose
+SELECT round, position, effect, status, result, started_at, finished_at, executor, loose, late_result
 FROM roundelay_calls WHERE message_id = $1 ORDER BY round, position
 """
 _UPDATES: Final = "SELECT seq, body FROM roundelay_updates WHERE message_id = $1 ORDER BY seq"
@@ -98,7 +99,7 @@ def _timeline(message_id: str) -> Script[Timeline | None]:
         message_id=message_id,
         status=status_of(row),
         turns=tuple([_turn(turn, [call for call in calls if call["round"] == turn["round"]]) for turn in turns]),
-        updates=(first, *((each["seq"], each["body"]) for each in updates)),
+        updates=(first, *unfolded(updates, 0)),
         **copied,
     )
 
@@ -133,4 +134,5 @@ def _call(row: Row, name: str, arguments: str) -> TimelineCall:
         finished_at=row["finished_at"],
         executor=row["executor"],
         loose=bool(row["loose"]),
+        late_result=None if row["late_result"] is None else unpacked(row["late_result"]),
     )

@@ -123,11 +123,11 @@ class ToolRunner:
             return UNKNOWN
         question = partial(tool.verify.function, **tool.verify.arguments(arguments, context))
         try:
-            if tool.verify.kind == "async":
-                return await asyncio.wait_for(verify_async(question, self._limit), timeout)
-            return await asyncio.wait_for(
-                in_thread(self._threads, partial(verify_here, question, self._limit)), timeout
-            )
+            # Not asyncio.wait_for: before Python 3.12 it drops a cancellation that comes with the result.
+            async with asyncio.timeout(timeout):
+                if tool.verify.kind == "async":
+                    return await verify_async(question, self._limit)
+                return await in_thread(self._threads, partial(verify_here, question, self._limit))
         except (TimeoutError, RuntimeError):
             return UNKNOWN
 

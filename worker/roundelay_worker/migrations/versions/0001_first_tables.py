@@ -90,7 +90,6 @@ def _messages() -> None:
     op.create_index(
         "roundelay_messages_order", "roundelay_messages", ["user_id", "conversation_id", "position"], unique=True
     )
-    _partial_index("roundelay_messages_parked", "roundelay_messages", ["accepted_at"], "parked AND ended_at IS NULL")
     _partial_index(
         "roundelay_messages_to_end",
         "roundelay_messages",

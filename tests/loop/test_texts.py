@@ -1,0 +1,210 @@
+"""The texts that need no model: whole, bounded, in three languages, without anything for machines."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from playing import Play, asks, says
+from worlds import WORLDS, explore
+
+from roundelay_worker.loop.events import CancelAsked
+from roundelay_worker.loop.history import Call, Exchange, Result, Turn
+from roundelay_worker.loop.moves import settled_error
+from roundelay_worker.loop.state import Ended, Limits, State
+from roundelay_worker.loop.step import step
+from roundelay_worker.loop.summary import calls_with, summary
+from roundelay_worker.loop.texts import PHRASES, guess_language, phrases, printable
+
+DONE = Exchange(Turn(calls=(Call("look", '{"at": "home"}'),)), (Result("three  keys\n and a coat"),))
+ERROR = Exchange(Turn(calls=(Call("find"),)), (settled_error("tool_failed", "No such row.", "done"),))
+UNDONE = Exchange(Turn(calls=(Call("put", '{"n": 1}'),)), (Result("Not executed: …", outcome="not_executed"),))
+UNCERTAIN = Exchange(Turn(calls=(Call("pay"),)), (settled_error("outcome_unknown", "lost", "unknown"),))
+
+
+def test_a_summary_says_what_was_done_what_was_found_and_what_is_undone() -> None:
+    state = State(sequence=(DONE, ERROR, UNDONE, UNCERTAIN))
+    assert summary(state, "round_limit", "go_on") == (
+        "I stopped before finishing: the step limit for this answer was reached.\n\n"
+        "What was done and found:\n"
+        '- look {"at": "home"}: three keys and a coat\n'
+        "- find: No such row.\n\n"
+        "What was not done:\n"
+        '- put {"n": 1}\n\n'
+        "What may or may not have been done (please check):\n"
+        "- pay\n\n"
+        "Shall I go on?"
+    )
+
+
+def test_a_summary_of_nothing_says_so() -> None:
+    assert summary(State(), "failed", "try_again") == (
+        "Something went wrong and I could not finish this answer.\n\nNothing was done yet.\n\nPlease try again."
+    )
+    assert "Nothing was done yet." in summary(State(sequence=(UNDONE,)), "cancelled", "go_on")
+    assert "Nothing was done yet." not in summary(State(sequence=(UNCERTAIN,)), "cancelled", "go_on")
+    assert "Nothing was done yet." not in summary(State(sequence=(DONE,)), "cancelled", "go_on")
+
+
+@pytest.mark.parametrize("language", ["en", "pt", "es"])
+def test_fixed_texts_exist_in_english_portuguese_and_spanish(language: str) -> None:
+    assert PHRASES[language].keys() == PHRASES["en"].keys()
+    assert all(text.strip() for text in PHRASES[language].values())
+    state = State(language=language, sequence=(DONE, UNDONE, UNCERTAIN))
+    for reason in ("round_limit", "token_limit", "timed_out", "no_progress", "failed", "cancelled"):
+        text = summary(state, reason, "go_on")
+        blocks = [PHRASES[language][key] for key in (reason, "done", "undone", "uncertain", "go_on")]
+        assert all(block in text for block in blocks)
+
+
+@pytest.mark.parametrize("language", ["en", "pt", "es"])
+def test_a_soft_stop_without_a_closing_turn_is_told_in_the_language_of_the_message(language: str) -> None:
+    play = Play([asks("look"), asks("look")], Limits(max_rounds=0), language=language)
+    play.run()
+    assert play.ended.text.startswith(PHRASES[language]["round_limit"])
+    assert play.ended.text.endswith(PHRASES[language]["go_on"])
+
+
+@pytest.mark.parametrize("language", ["en", "pt", "es"])
+def test_a_refusal_and_a_cancellation_are_told_in_the_language_of_the_message(language: str) -> None:
+    refused = Play([Turn(finish="refused")], language=language)
+    refused.run()
+    assert refused.ended.text == PHRASES[language]["refused"]
+    cancelled = Play([], language=language)
+    cancelled.feed(cancelled.next_event())
+    cancelled.feed(CancelAsked(1.0))
+    assert cancelled.ended.text == PHRASES[language]["cancelled"]
+
+
+def test_a_cancellation_after_some_rounds_says_what_was_done() -> None:
+    play = Play([asks("look"), says("too late")])
+    play.run(until=lambda state: state.rounds == 1)
+    play.feed(CancelAsked(1.0))
+    assert play.ended.text.startswith("This answer was cancelled.\n\nWhat was done and found:\n- look: found by look")
+    assert play.ended.text.endswith("Shall I go on?")
+
+
+def test_a_language_may_have_a_region_and_an_unknown_one_is_english() -> None:
+    assert phrases("pt-BR") is PHRASES["pt"]
+    assert phrases("ES") is PHRASES["es"]
+    assert phrases("de") is PHRASES["en"]
+
+
+def test_a_summary_lists_twelve_of_a_kind_and_counts_the_rest() -> None:
+    whole = summary(State(sequence=(DONE,) * 12), "failed", "go_on")
+    assert whole.count("\n- ") == 12
+    assert "more." not in whole
+    cut = summary(State(sequence=(DONE,) * 14), "failed", "go_on")
+    assert cut.count("\n- ") == 12
+    assert "\n… and 2 more.\n" in cut
+
+
+def test_long_results_arguments_and_names_are_cut_with_a_sign() -> None:
+    def line(call: Call, text: str) -> str:
+        state = State(sequence=(Exchange(Turn(calls=(call,)), (Result(text),)),))
+        return summary(state, "failed", "go_on").split("\n- ")[1].split("\n")[0]
+
+    assert line(Call("look"), "x" * 240) == "look: " + "x" * 240
+    assert line(Call("look"), "x" * 241) == "look: " + "x" * 239 + "…"
+    assert len(line(Call("n" * 9_999, f'{{"a": "{"y" * 9_999}"}}'), "z" * 99_999)) == 3 * 240 + 3
+
+
+@given(
+    st.lists(st.tuples(st.text(), st.text(), st.booleans(), st.sampled_from(["done", "not_executed", "unknown"]))),
+    st.sampled_from(["en", "pt", "es", "xx"]),
+)
+@settings(max_examples=150, deadline=None)
+def test_a_summary_is_never_empty_and_bounded_whatever_tools_said(
+    said: list[tuple[str, str, bool, str]], language: str
+) -> None:
+    sequence = tuple(
+        Exchange(Turn(calls=(Call(name),)), (Result(text, error, outcome),))  # type: ignore[arg-type]
+        for name, text, error, outcome in said
+    )
+    text = summary(State(language=language, sequence=sequence), "timed_out", "go_on")
+    assert text.startswith(phrases(language)["timed_out"])
+    assert text.endswith(phrases(language)["go_on"])
+    assert len(text) < 3 * 12 * 500 + 1_000
+
+
+def test_an_error_is_told_by_its_message_and_one_of_another_shape_as_it_is() -> None:
+    for text in ("plain words", '{"error": 5}', "[]", '{"error": {}}', "5"):
+        state = State(sequence=(Exchange(Turn(calls=(Call("f"),)), (Result(text, is_error=True),)),))
+        assert f"- f: {text}" in summary(state, "failed", "go_on")
+
+
+def test_data_that_looks_like_an_error_is_shown_as_data() -> None:
+    text = '{"error": {"message": "seen"}}'
+    state = State(sequence=(Exchange(Turn(calls=(Call("f"),)), (Result(text),)),))
+    assert f"- f: {text}" in summary(state, "failed", "go_on")
+
+
+def test_no_end_shows_a_stack_trace_or_the_json_of_an_error() -> None:
+    for world in WORLDS:
+        for state in explore(world).states:
+            if isinstance(state.stage, Ended):
+                assert "Traceback" not in state.stage.text
+                assert '"recovery"' not in state.stage.text
+
+
+def test_calls_are_listed_by_outcome_in_order() -> None:
+    both = Exchange(
+        Turn(calls=(Call("a"), Call("b"), Call("c"))),
+        (Result("", outcome="unknown"), Result(""), Result("", outcome="unknown")),
+    )
+    assert [call.name for call in calls_with("unknown", (both, UNCERTAIN))] == ["a", "c", "pay"]
+    assert [call.name for call in calls_with("done", (both,))] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("How much did I progress this month?", "en"),
+        ("Write a poem", "en"),
+        ("Say no", "en"),
+        ("Send a photo to Ana", "en"),
+        ("12 * 7 = ?", "en"),
+        ("", "en"),
+        ("東京の天気は?", "en"),
+        ("Quanto progredi este mês?", "pt"),
+        ("Quais são as minhas horas de hoje?", "pt"),
+        ("Faça uma lista de compras", "pt"),
+        ("AÇÃO", "pt"),
+        ("¿Cuánto avancé este mes?", "es"),
+        ("Muéstrame las horas del equipo", "es"),
+        ("MAÑANA", "es"),
+        ("hola", "es"),
+    ],
+)
+def test_the_language_is_guessed_from_the_message_else_english(text: str, language: str) -> None:
+    assert guess_language(text) == language
+
+
+def test_only_the_beginning_of_a_long_message_is_looked_at() -> None:
+    assert guess_language("the " * 1_000 + "¿qué? " * 10_000) == "en"
+    assert guess_language("the " * 999 + "¿qué? " * 10_000) == "en"
+    assert guess_language("¿qué? " * 600) == "es"
+
+
+def test_an_answer_has_no_half_of_a_surrogate_pair() -> None:
+    play = Play([says("a \ud83d b \ud83d\ude00")])
+    play.run()
+    assert play.ended.text == "a � b 😀"
+    assert printable("é") == "é"
+    assert printable("plain") == "plain"
+
+
+def test_a_summary_has_no_half_of_a_surrogate_pair() -> None:
+    play = Play([asks("look"), Turn(finish="refused")], Limits(max_rounds=1), tool=lambda call: Result("\udc80"))
+    play.run(until=lambda state: state.rounds == 1)
+    ended = step(play.state, CancelAsked(1.0)).state.stage
+    assert isinstance(ended, Ended)
+    assert "look: �" in ended.text
+
+
+def test_an_error_result_has_the_one_shape_that_models_are_shown() -> None:
+    result = settled_error("code", "é", "unknown", "try")
+    assert json.loads(result.text) == {"error": {"code": "code", "message": "é", "recovery": "try"}}
+    assert "é" in result.text
+    assert (result.is_error, result.outcome) == (True, "unknown")
+    assert json.loads(settled_error("c", "m", "done").text)["error"]["recovery"] == ""
