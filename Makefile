@@ -11,7 +11,7 @@ demo: $(READY)
 	$(BIN)/roundelay demo
 
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 # The core is small enough to be tested whole: every branch of loop/, by the tests of loop/ alone.
 coverage: $(READY)

@@ -142,7 +142,7 @@ def test_what_a_dead_worker_had_prefetched_starts_elsewhere(deploy):  # A27, G8
     assert [place.fake.count(f"pw{n}") for n in range(6)] == [1] * 6
 
 
-def test_a_full_redis_lets_running_messages_end_and_recovers_by_itself(deploy, own_valkey):  # A21, F8 of the broker
+def test_a_full_redis_lets_running_messages_end_and_recovers_by_itself(deploy, own_valkey):  # A21
     place = deploy(redis_url=own_valkey)
     worker = place.start()
     job = place.ask(
@@ -167,7 +167,7 @@ def test_a_full_redis_lets_running_messages_end_and_recovers_by_itself(deploy, o
     assert place.settled(place.ask({"text": "ok"}, name="oom-after"))[0].text == "ok"
 
 
-def test_redis_restarts_under_load_and_every_message_is_answered_once(deploy, folder):  # A18, A19, D6, D21, rule 19
+def test_redis_restarts_under_load_and_every_message_is_answered_once(deploy, folder):  # A18, rule 19
     place = None
     home = folder / "valkey-restarts"
     stop, jobs = threading.Event(), []

@@ -1,4 +1,4 @@
-"""Time: tools that overrun, models that stall or drip, deadlines that hold whatever happens, work longer than a lease."""
+"""Time: tools that overrun, models that stall or drip, deadlines that hold, work longer than a lease."""
 
 import time
 
@@ -13,7 +13,7 @@ def took(answer) -> float:
     return (answer.finished_at - answer.started_at).total_seconds()
 
 
-def test_every_wait_has_its_end(deploy):  # B1, B3, B14, B16, C5, D11, D39, S69-S71, S84
+def test_every_wait_has_its_end(deploy):  # B1, B3, B14, B16, S69, S70, S71, S84
     """Tools and models misbehave side by side in one process, under short limits."""
     place = deploy(
         ROUNDELAY_IDLE_TIMEOUT="2", ROUNDELAY_TURN_TIMEOUT="6", ROUNDELAY_MODEL_ATTEMPTS="2", ROUNDELAY_ANSWER_TTL="60"
