@@ -43,6 +43,7 @@ from roundelay_worker.session import Session, Setup
 from roundelay_worker.sessions import Sessions
 from roundelay_worker.store.codec import dumps
 from roundelay_worker.store.errors import StoreUnavailable, UnreadableState
+from roundelay_worker.store.processes import DOUBTED
 from roundelay_worker.store.records import (
     Claim,
     Dispatch,
@@ -71,7 +72,7 @@ STORE_PATIENCE = 120.0
 STORE_PAUSE = 0.2
 SHORT_PAUSE = 1.0
 """Seconds; a shorter back-off is waited out, a longer one frees the slot and is a due time in the database."""
-LOSSES_TO_QUARANTINE = 2
+LOSSES_TO_QUARANTINE = DOUBTED
 LOSSES_TO_GIVE_UP = 3
 """Leases lost at one saved step: after two the message runs alone in a child process, a third is final."""
 

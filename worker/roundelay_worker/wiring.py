@@ -99,7 +99,7 @@ class Runtime:
 
     def __init__(self, settings: Settings, send: Send, queue_length: QueueLength, *, quarantine: bool = False) -> None:
         self.settings = settings
-        self.process_id = new_process_id()
+        self.process_id = new_process_id(alone=quarantine)
         self._send = send
         self._queue_length = queue_length
         self._quarantine = quarantine

@@ -8,6 +8,12 @@ from typing import Final
 
 from roundelay_worker.store.driver import Driver
 
+ALONE: Final = "~alone"
+"""How the id of a process ends that runs one message alone: only its death after ``DOUBTED`` losses is one more."""
+
+DOUBTED: Final = 2
+"""Losses after which a message is run alone; deaths of others that hold it meanwhile say nothing of it."""
+
 _REGISTER: Final = """
 INSERT INTO roundelay_processes (id, host, pid, birth, started_at, lease_until)
 VALUES ($1, $2, $3, $4, {now}, {now} + CAST($5 AS double precision))

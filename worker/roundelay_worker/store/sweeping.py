@@ -8,6 +8,7 @@ from collections.abc import Collection
 from typing import Final
 
 from roundelay_worker.store.driver import Driver, Query, Rows, Script, filled
+from roundelay_worker.store.processes import ALONE, DOUBTED
 from roundelay_worker.store.records import Dispatch, Fence, Lost, Queue
 from roundelay_worker.store.saving import dispatch_of
 
@@ -53,10 +54,13 @@ WHERE ended_at IS NULL AND begun AND owner {any $1} ORDER BY submitted_at LIMIT 
 """
 _RELEASE: Final = filled(
     """
-UPDATE roundelay_messages SET {again}, redispatched = 0, losses = losses + $2
+UPDATE roundelay_messages SET {again}, redispatched = 0,
+    losses = losses + CASE WHEN losses < {doubted} OR owner LIKE '%{alone}' THEN $2 ELSE 0 END
 WHERE id {any $1} RETURNING id, round, dispatch, queue, losses
 """,
     again=filled(_AGAIN, queue="'rounds'"),
+    doubted=str(DOUBTED),
+    alone=ALONE,
 )
 _CLEAR: Final = """
 UPDATE roundelay_processes SET cleared_at = {now}
