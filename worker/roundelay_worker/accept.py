@@ -22,37 +22,37 @@ from roundelay_worker.store.store import Store
 
 log = logging.getLogger(__name__)
 
+_PIECE: Final = 100
+_PIECE_BYTES: Final = 4_000_000
+"""A conversation may have any number of messages in the inbox: Redis, and we, take up so many of them at once."""
+
 FIND: Final = """
--- The inbox records of a message and of those before it in its conversation:
--- {id, record, age, cancelled, idempotency record} each.
-local prefix, id = ARGV[1], ARGV[2]
+-- The inbox records of a message and of those before it in its conversation, from place ARGV[3] of its list on.
+-- -> {1 if there are more before the message, {{id, record, age, cancelled, idempotency record} ...}}
+local prefix, id, from, most, bytes = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local owner = redis.call('HMGET', prefix .. ':state:' .. id, 'user_id', 'conversation_id')
-local ids = {id}
-if owner[2] then
-  local waiting = redis.call('LRANGE', prefix .. ':waiting:' .. (owner[1] or '') .. '/' .. owner[2], 0, -1)
-  ids = {}
-  local found = false
-  for i = 1, #waiting do
-    ids[#ids + 1] = waiting[i]
-    if waiting[i] == id then found = true break end
-  end
-  if not found then ids = {id} end
-end
+local list = prefix .. ':waiting:' .. (owner[1] or '') .. '/' .. (owner[2] or '')
+local place = owner[2] and redis.call('LPOS', list, id)
+local ids = place and redis.call('LRANGE', list, from, math.min(place, from + most - 1)) or {id}
 local time = redis.call('TIME')
 local now = tonumber(time[1]) + tonumber(time[2]) / 1000000
 local records = {}
 for i = 1, #ids do
+  if bytes <= 0 then return {1, records} end
   local record = redis.call('GET', prefix .. ':message:' .. ids[i])
   if record then
+    bytes = bytes - #record
     local submitted = redis.call('ZSCORE', KEYS[1], ids[i])
     local age = submitted and string.format('%.6f', now - tonumber(submitted)) or '0'
     local cancelled = redis.call('ZSCORE', KEYS[2], ids[i])
     local name = redis.call('HGET', prefix .. ':state:' .. ids[i], 'idempotency')
     local first = name and name ~= '' and redis.call('GET', name)
     records[#records + 1] = {ids[i], record, age, cancelled and 1 or 0, first and name .. ' ' .. first or ''}
+  else
+    redis.call('LREM', list, 1, ids[i])
   end
 end
-return records
+return {place and place >= from + most and 1 or 0, records}
 """
 
 Found = Literal["accepted", "unreadable", "missing"]
@@ -78,18 +78,27 @@ class Acceptor:
         self._clock = clock
         self._queue_timeout = queue_timeout
         self._find = redis.register_script(FIND)
+        self._unreadable: set[str] = set()
 
     async def accept(self, message_id: str) -> Found:
         """Accept a message, earlier ones of its conversation first; ``missing`` if the inbox does not know it."""
-        records = await self._find(
-            keys=[inbox_key(self._prefix), cancels_key(self._prefix)], args=[self._prefix, message_id]
-        )
-        arrivals = [arrival for record in records if (arrival := self._arrival(*record)) is not None]
-        if arrivals:
-            await self.take(arrivals)
-        if any(arrival.message_id == message_id for arrival in arrivals):
-            return "accepted"
-        return "unreadable" if any(_text(record[0]) == message_id for record in records) else "missing"
+        found: Found = "missing"
+        left = 0  # those that nobody here can read stay in their list
+        more = True
+        while more:
+            more, records = await self._piece(message_id, left)
+            arrivals = [arrival for record in records if (arrival := self._arrival(*record)) is not None]
+            left += len(records) - len(arrivals)
+            if arrivals:
+                await self.take(arrivals)
+            if any(_text(record[0]) == message_id for record in records):
+                found = "accepted" if any(one.message_id == message_id for one in arrivals) else "unreadable"
+        return found
+
+    async def _piece(self, message_id: str, left: int) -> tuple[bool, list[Any]]:
+        keys = [inbox_key(self._prefix), cancels_key(self._prefix)]
+        more, records = await self._find(keys=keys, args=[self._prefix, message_id, left, _PIECE, _PIECE_BYTES])
+        return bool(more), records
 
     async def take(self, arrivals: Sequence[Arrival]) -> tuple[Accepted, ...]:
         """Accept arrivals in their order, publish that, and clear them from the inbox."""
@@ -132,7 +141,7 @@ class Acceptor:
             submission = Submission.model_validate_json(body)
         except ValidationError:
             # Another version of the client wrote it; it stays where it is for a worker that can read it.
-            log.warning("inbox_record_unreadable", extra={"message_id": _text(message_id)})
+            self._note_unreadable(_text(message_id))
             return None
         return Arrival(
             message_id=submission.message_id,
@@ -146,10 +155,18 @@ class Acceptor:
             idempotency=_text(idempotency) or None,
         )
 
+    def _note_unreadable(self, message_id: str) -> None:
+        """Say it once: the record is looked at again in every sweep."""
+        if message_id not in self._unreadable:
+            self._unreadable.add(message_id)
+            log.warning("inbox_record_unreadable", extra={"message_id": message_id})
+
     async def overdue(self, older_than: float, limit: int) -> list[str]:
-        """Return the ids in the inbox since before ``older_than`` (Redis' clock), oldest first."""
-        found = await self._redis.zrangebyscore(inbox_key(self._prefix), "-inf", older_than, start=0, num=limit)
-        return [_text(message_id) for message_id in cast("list[bytes | str]", found)]
+        """Return ids in the inbox since before ``older_than`` (Redis' clock), oldest first, those that we can read."""
+        most = limit + len(self._unreadable)
+        found = await self._redis.zrangebyscore(inbox_key(self._prefix), "-inf", older_than, start=0, num=most)
+        ids = [_text(message_id) for message_id in cast("list[bytes | str]", found)]
+        return [message_id for message_id in ids if message_id not in self._unreadable][:limit]
 
     async def forget(self, message_id: str) -> None:
         """Drop an inbox entry whose record is gone, because the database has the message."""
