@@ -45,7 +45,9 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await _json(send, 503, {"error": "try again in a moment; nothing was accepted"})
 
 
-async def _submit(client: AsyncClient, body: dict[str, Any], send: Send) -> None:
+async def _submit(client: AsyncClient, body: Any, send: Send) -> None:
+    if not isinstance(body, dict) or "text" not in body:
+        raise ValueError("the body is a JSON object with the text")
     # user_id comes from the session in a real app, never from the body.
     job = await client.submit(
         body["text"], conversation_id=body.get("conversation_id"), user_id="u1", idempotency_key=body.get("key")

@@ -14,6 +14,7 @@ from roundelay.errors import InvalidSubmission
 from roundelay.messages import MAX_CONTEXT_BYTES, ModelOptions, Submission, TextPart
 from roundelay.names import OnBusy
 
+_ID_SHAPE = "must be 1 to 128 letters, digits and . _ : -"
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 DEEPEST: Final = 100
 """Levels of arrays and objects: readers of JSON give up at 200 or so, and an update holds the metadata a few down."""
@@ -26,7 +27,9 @@ class Options(TypedDict, total=False):
 
     ``conversation_id`` and ``user_id`` are of ``[A-Za-z0-9._:-]{1,128}``; a conversation left out is a fresh one.
     ``tools`` are names (left out: all; ``[]``: none). ``message_timeout`` is in seconds. ``context`` (JSON, at most
-    16 KiB) reaches tools only; ``metadata`` (JSON) comes back in the answer. ``idempotency_key`` (1 to 255
+    16 KiB) reaches tools only; ``metadata`` (JSON) comes back in the answer. ``on_busy`` says what to do while the
+    conversation has a message that has not ended: ``queue`` (the default) goes after it, ``reject`` ends at once as
+    ``failed`` with the code ``busy``, ``interrupt`` cancels all such and follows. ``idempotency_key`` (1 to 255
     characters, per user and conversation) makes a repeated submit return the first handle.
     """
 
@@ -157,7 +160,15 @@ def _faults_of_fields(error: ValidationError) -> Iterator[str]:
         name = "text" if place[:1] == ("content",) else str(place[0])
         # Below context and metadata the place itself is the caller's content.
         path = ".".join(map(str, place)) if name in {"model_options", "tools"} else name
-        yield f"{path}: {fault['msg'].removeprefix('Value error, ')}"
+        yield f"{path}: {_rule(name, fault['type'], fault['msg'])}"
+
+
+def _rule(name: str, kind: str, told: str) -> str:
+    if name in {"conversation_id", "user_id"} and kind == "string_pattern_mismatch":
+        return _ID_SHAPE
+    if name == "tools" and kind == "tuple_type":
+        return "must be a list of names"
+    return told.removeprefix("Value error, ")
 
 
 def _digest(submission: Submission) -> str:

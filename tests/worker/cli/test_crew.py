@@ -7,6 +7,7 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,25 @@ def test_a_child_that_dies_is_started_again_and_its_death_told():
         "child ended (exit code 3); starting it again in 0.5 s",
         "child ended (exit code 3); starting it again in 1.0 s",
     ]
+
+
+@pytest.mark.parametrize(
+    ("ending", "told"),
+    [
+        ("raise SystemExit('roundelay: its module is missing')", "(exit code 1: its module is missing)"),
+        ("raise SystemExit(3)", "(exit code 3, see {log})"),
+    ],
+)
+def test_the_reason_of_a_child_that_writes_to_a_log_is_told_or_where_to_look(tmp_path: Path, ending: str, told: str):
+    log, said_of_it = tmp_path / "child.log", list[str]()
+    crew = Crew([replace(job(f"print('starting')\n{ending}"), log=log)], said_of_it.append)
+    crew.tend()
+    assert until(lambda: crew.all_gone, 20)
+
+    crew.tend()
+    crew.stop(0)
+
+    assert told.format(log=log) in said_of_it[0]
 
 
 def test_a_child_is_let_finish_within_the_grace_time(tmp_path: Path):

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -30,6 +31,14 @@ from roundelay_worker.store import Store
 pytestmark = pytest.mark.services
 
 KEY = "sk-very-secret"
+PLANT = """
+from roundelay_worker import tool
+
+@tool(effect="read")
+def plant(name: str) -> str:
+    \"\"\"Tell of a plant.\"\"\"
+    return name
+"""
 
 
 class Silent(BaseHTTPRequestHandler):
@@ -122,6 +131,43 @@ def test_a_broker_of_its_own_is_reached_for(url: str):
 
 def test_a_tool_module_that_cannot_be_imported_is_a_fault():
     assert "nowhere.tools cannot be imported" in faults(tool_findings(settings(ROUNDELAY_TOOL_MODULES="nowhere.tools")))
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a project, where its commands are typed; what is imported from it is forgotten afterwards."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
+    monkeypatch.setattr(sys, "modules", sys.modules.copy())
+    return tmp_path
+
+
+def test_tool_modules_are_found_where_a_worker_finds_them_in_the_working_folder(project: Path):
+    (project / "garden_tools.py").write_text(PLANT)
+
+    found = list(tool_findings(settings(ROUNDELAY_TOOL_MODULES="garden_tools")))
+
+    assert faults(iter(found)) == ""
+    assert "plant" in found[0].text
+
+
+def test_tool_modules_are_imported_after_the_setup_that_they_need(project: Path):
+    (project / "yard_setup.py").write_text("ready = False\ndef begin():\n    global ready\n    ready = True\n")
+    (project / "yard_tools.py").write_text(f"import yard_setup\nassert yard_setup.ready\n{PLANT}")
+    asked = {"ROUNDELAY_TOOL_MODULES": "yard_tools", "ROUNDELAY_SETUP": "yard_setup:begin"}
+
+    assert faults(tool_findings(settings(**asked))) == ""
+
+
+@pytest.mark.parametrize("setup", ["nowhere:begin", "os:nothing_of_it"])
+def test_a_setup_that_cannot_be_called_is_a_fault(setup: str):
+    assert "ROUNDELAY_SETUP failed" in faults(tool_findings(settings(ROUNDELAY_SETUP=setup)))
+
+
+def test_a_tool_that_no_model_could_be_told_of_is_a_fault(project: Path):
+    (project / "odd_tools.py").write_text(PLANT.replace("plant", "p" * 65))
+
+    assert "p" * 65 in faults(tool_findings(settings(ROUNDELAY_TOOL_MODULES="odd_tools")))
 
 
 def test_a_missing_key_is_a_fault_that_names_its_variable(provider: str):

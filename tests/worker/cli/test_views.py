@@ -124,6 +124,14 @@ def test_progress_elsewhere_than_on_a_terminal_is_one_line_a_step():
     ]
 
 
+def test_progress_of_a_tool_whose_name_is_not_known_names_none():
+    stream = StringIO()
+
+    Progress(stream, clock=lambda: 0.0).show(update("tool_progress", round=1, text="halfway"))
+
+    assert stream.getvalue() == "[  0.0 s] round 1: a tool: halfway\n"
+
+
 def test_progress_on_a_terminal_rewrites_one_line_and_takes_it_away():
     stream = Terminal()
     progress = Progress(stream, clock=lambda: 0.0)

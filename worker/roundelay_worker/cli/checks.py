@@ -1,6 +1,8 @@
 """The checks of ``roundelay doctor``: of the settings, Redis, the broker, and the model; each returns findings."""
 
+import os
 import shutil
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -13,8 +15,10 @@ from redis.exceptions import RedisError
 
 from roundelay_worker.cli.connecting import PATIENCE, connect_redis
 from roundelay_worker.cli.findings import Finding, fault, note, ok
+from roundelay_worker.providers.schema import SchemaRefused, check_tools
 from roundelay_worker.settings import Settings, unknown_names
 from roundelay_worker.tools.registry import Registry, ToolModuleFailed
+from roundelay_worker.tools.setting_up import call_setup
 from roundelay_worker.tools.signature import InvalidTool
 
 OLDEST_REDIS: Final = (6, 2)
@@ -33,17 +37,30 @@ def settings_findings(settings: Settings, env: Mapping[str, str]) -> Iterator[Fi
     for sentence in unknown_names(env):
         yield note("settings", sentence, "remove or rename it")
     if settings.model is None:
-        yield note("settings", "ROUNDELAY_MODEL is not set", "set it, unless every submit names its model")
+        yield note(
+            "settings",
+            "ROUNDELAY_MODEL is not set",
+            "set it where the workers start, unless every submit names its model",
+        )
     if settings.home.exists() and (free := shutil.disk_usage(settings.home).free) < _LOW_SPACE:
         yield note("settings", f"{free // _MEGABYTE} MiB are free in {settings.home}", "make room")
     yield ok("settings", f"read; prefix {settings.prefix}")
 
 
 def tool_findings(settings: Settings) -> Iterator[Finding]:
-    """Import the tool modules."""
+    """Import the tool modules as a worker does: after its setup, and from the working folder too."""
+    if (here := os.getcwd()) not in sys.path:  # noqa: PTH109  # sys.path holds strings
+        sys.path.insert(0, here)
+    try:
+        if settings.setup:
+            call_setup(settings.setup)
+    except Exception as exc:  # noqa: BLE001  # it is the project's own code
+        yield fault("tools", f"ROUNDELAY_SETUP failed: {type(exc).__name__}: {exc}", "mend what it names")
+        return
     try:
         registry = Registry.load(settings.tool_modules)
-    except (ToolModuleFailed, InvalidTool) as exc:
+        check_tools(registry.specs(None))
+    except (ToolModuleFailed, InvalidTool, SchemaRefused) as exc:
         yield fault("tools", str(exc), "mend the module, or take it out of ROUNDELAY_TOOL_MODULES")
     else:
         yield ok("tools", ", ".join(registry.names()))

@@ -16,6 +16,8 @@ SETTLED: Final = 30.0
 """Seconds after which a child counts as well, so that its next death is a first one."""
 LAST_WORDS: Final = 3.0
 """Seconds between the hard signal and the end by force."""
+_LAST_LINES: Final = 4_096
+_REASON: Final = b"roundelay: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +105,8 @@ class Crew:
         if member.process is not None and (code := member.process.poll()) is not None:
             member.process = None
             member.patience = member.patience.after_death(now, now - member.started_at)
-            delay = member.patience.due_at - now
-            self._say(f"{member.job.name} ended ({_ending(code)}); starting it again in {delay:.1f} s")
+            delay, why = member.patience.due_at - now, f"{_ending(code)}{_reason(member.job.log)}"
+            self._say(f"{member.job.name} ended ({why}); starting it again in {delay:.1f} s")
 
     def _start(self, member: _Member, now: float) -> None:
         job = member.job
@@ -126,3 +128,14 @@ def _alive(member: _Member) -> subprocess.Popen[bytes] | None:
 
 def _ending(code: int) -> str:
     return f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
+
+
+def _reason(log: Path | None) -> str:
+    """Return why a child whose output nobody sees did not start, by the last line of its log, or where to look."""
+    if log is None:
+        return ""
+    with log.open("rb") as written:
+        written.seek(max(0, log.stat().st_size - _LAST_LINES))
+        last = written.read().rstrip().rpartition(b"\n")[2]
+    said = last.startswith(_REASON)
+    return f": {last.removeprefix(_REASON).decode(errors='replace')}" if said else f", see {log}"

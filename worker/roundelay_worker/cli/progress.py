@@ -57,7 +57,7 @@ class Progress:
                 self._running.pop(update.call or 0, None)
                 return self._finished(update)
             case "tool_progress":
-                return f"round {self._round}: {update.tool}: {update.text}"
+                return f"round {self._round}: {update.tool or 'a tool'}: {update.text}"
             case "retrying":
                 return f"round {self._round}: {update.code}; asking again in {update.delay or 0:.0f} s"
             case "gap":

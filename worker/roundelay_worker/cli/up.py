@@ -14,7 +14,7 @@ from roundelay_worker.cli.programs import worker_jobs
 from roundelay_worker.cli.supervisor import supervise
 from roundelay_worker.embedded import Addresses, announced, running_services
 from roundelay_worker.embedded_child import LOOPBACK, free_port
-from roundelay_worker.settings import Settings, home_folder, variable
+from roundelay_worker.settings import Settings, home_folder, unknown_names, variable
 
 DEMO_MODEL: Final = "demo:rules"
 FLOWER_PORT: Final = 5555
@@ -29,6 +29,8 @@ def run(options: Options, env: Mapping[str, str]) -> int:
             found = replace(found, flower_url=f"http://{LOOPBACK}:{free_port(FLOWER_PORT)}")
         inside = environment(env, found)
         settings = Settings.from_env(inside)
+        for sentence in unknown_names(env):
+            _say(sentence)
         crew = Crew(_jobs(options, settings, inside, found, logs_folder(home)), _say)
         stack.enter_context(announced(home, found))
         _greet(settings, found, options.processes)
