@@ -34,7 +34,7 @@ def check_language(language: str) -> str:
 class TextPart(BaseModel):
     """One piece of what the user sent; text is the only kind so far."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     type: Literal["text"] = "text"
     text: str
@@ -43,7 +43,7 @@ class TextPart(BaseModel):
 class ModelOptions(BaseModel):
     """Wishes for the model; what a model refuses is left out once and logged."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     max_output_tokens: Annotated[int, Field(ge=16)] | None = None
@@ -53,7 +53,7 @@ class ModelOptions(BaseModel):
 class Submission(BaseModel):
     """A message as it is stored; None means: the worker's setting, resolved once when the message starts."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
 
     v: int = 1
     message_id: Identifier

@@ -55,9 +55,6 @@ UpdateKind = Literal[
 ]
 """What an update says; readers ignore kinds they do not know."""
 
-PROVISIONAL_KINDS: Final[frozenset[str]] = frozenset({"text_delta", "text_reset", "tool_progress"})
-"""Updates without a ``seq`` of their own; they may be trimmed once their turn is saved."""
-
 OnBusy = Literal["queue", "reject", "interrupt"]
 """What a message does when its conversation is busy."""
 

@@ -11,7 +11,7 @@ from roundelay.names import Status
 class _Wire(BaseModel):
     """A frozen value read from JSON; unknown fields are ignored, so that old readers outlive new writers."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
 
 
 class Usage(_Wire):

@@ -6,9 +6,10 @@ import sys
 import time
 
 import pytest
+from pydantic import ValidationError
 
 import roundelay
-from roundelay import AsyncClient, AsyncJob, Client, Job
+from roundelay import Answer, AsyncClient, AsyncJob, Client, Job, MessageState, Submission, Update
 from roundelay.testing import AsyncMemoryClient, AsyncMemoryJob, MemoryClient, MemoryJob
 
 PUBLIC = {
@@ -81,3 +82,11 @@ def test_the_package_itself_imports_in_no_time():
     subprocess.run([sys.executable, "-c", "import roundelay"], check=True)
 
     assert time.monotonic() - started_at < 0.5
+
+
+@pytest.mark.parametrize("model", [Submission, Answer, Update, MessageState])
+def test_what_cannot_be_read_is_not_quoted_in_its_error(model):
+    with pytest.raises(ValidationError) as caught:
+        model.model_validate_json('{"message_id": ["secret"], "content": [{"type": "secret"}], "at": "secret"}')
+
+    assert "secret" not in str(caught.value)

@@ -7,7 +7,6 @@ import re
 from typing import Final
 
 _TAGS: Final = {"<think>": "</think>", "<thinking>": "</thinking>", "<thought>": "</thought>"}
-_LONGEST_OPENING: Final = max(map(len, _TAGS))
 _LONE_CLOSING: Final = re.compile(r"\A(?:(?!<think>).)*?^[ \t]*</think>[ \t]*$\s*", re.DOTALL | re.MULTILINE)
 
 

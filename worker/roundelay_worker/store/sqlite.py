@@ -7,10 +7,12 @@ disk before they count.
 
 import asyncio
 import json
+import os
 import re
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from typing import Any, Final, TypeVar, cast
 
@@ -42,6 +44,7 @@ def connect(path: str) -> sqlite3.Connection:
     """Open the file at ``path``, made if need be, for the calling thread."""
     if sqlite3.sqlite_version_info < OLDEST:
         raise UnsuitableDatabase(f"SQLite {sqlite3.sqlite_version} is too old; 3.35 or newer is needed")
+    _make_private(path)
     try:
         connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT, isolation_level=None)
         connection.row_factory = sqlite3.Row
@@ -50,6 +53,12 @@ def connect(path: str) -> sqlite3.Connection:
     except sqlite3.Error as exc:
         raise translated(exc) from exc
     return connection
+
+
+def _make_private(path: str) -> None:
+    """Make a new file its owner's alone: it holds what users say. SQLite gives its other files the same mode."""
+    with suppress(OSError):  # it is there already, or SQLite says what is wrong
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
 def translated(exc: sqlite3.Error) -> StoreError:
