@@ -7,10 +7,9 @@ the session without a trace, because somebody else goes on from what was saved.
 
 import asyncio
 import logging
-import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from redis.exceptions import RedisError
 
@@ -22,8 +21,6 @@ from roundelay_worker.clock import Clock
 from roundelay_worker.loop.effects import AskModel, Note, RunCall, Start, VerifyCall
 from roundelay_worker.loop.events import (
     AttemptBegan,
-    CallFinished,
-    CallStarted,
     CancelAsked,
     Condemned,
     Event,
@@ -31,14 +28,15 @@ from roundelay_worker.loop.events import (
     TimePassed,
     TurnFailed,
 )
-from roundelay_worker.loop.state import STATE_VERSION, Asking, Ended, Failure, Running, State
+from roundelay_worker.loop.state import STATE_VERSION, Asking, Ended, Failure, State
 from roundelay_worker.loop.step import step, todo
 from roundelay_worker.loop.texts import guess_language, phrases
 from roundelay_worker.perform import Performer
 from roundelay_worker.providers.base import ModelFailure
-from roundelay_worker.publisher import Publisher, Publishing
+from roundelay_worker.publisher import Publisher
 from roundelay_worker.requests import estimated_tokens, model_request
 from roundelay_worker.resolve import CannotStart, Resolver
+from roundelay_worker.saving import FenceLost, Saver, unbroken
 from roundelay_worker.session import Session, Setup
 from roundelay_worker.sessions import Sessions
 from roundelay_worker.store.codec import dumps
@@ -50,14 +48,12 @@ from roundelay_worker.store.records import (
     End,
     HandOn,
     Keep,
-    Next,
     Postpone,
     Refused,
-    Save,
-    Saved,
     Unread,
 )
 from roundelay_worker.store.store import Store
+from roundelay_worker.turn_calls import TurnCalls
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -65,30 +61,11 @@ Isolate = Callable[[Callable[[], Awaitable[Dispatch | None]]], Awaitable[None]]
 """Starts a child process, asks for the dispatch that it is to run once it is ready, and returns when it has ended."""
 
 _OUTBOX_AT_ONCE = 100
-QUICK = 0.02
-"""Seconds that reads may take to be saved together with their turn; then the turn is saved first."""
-STORE_PATIENCE = 120.0
-"""Seconds for which a save is tried again while the database is away: what it holds is nowhere else."""
-STORE_PAUSE = 0.2
 SHORT_PAUSE = 1.0
 """Seconds; a shorter back-off is waited out, a longer one frees the slot and is a due time in the database."""
 LOSSES_TO_QUARANTINE = DOUBTED
 LOSSES_TO_GIVE_UP = 3
 """Leases lost at one saved step: after two the message runs alone in a child process, a third is final."""
-
-
-class FenceLost(Exception):
-    """The row is not ours any more; nothing may be saved, published or begun."""
-
-
-async def unbroken(work: Coroutine[Any, Any, T]) -> T:
-    """Await ``work`` to its end even when cancelled meanwhile; then be cancelled."""
-    task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        raise
 
 
 class Advance:
@@ -114,6 +91,8 @@ class Advance:
         self._sessions = sessions
         self._clock = clock
         self._process_id = process_id
+        self._saver = Saver(store, publisher, process_id)
+        self._calls = TurnCalls(store, performer, self._saver, clock, self._apply)
         self._isolate = isolate
 
     async def run(self, message_id: str, dispatch: int, *, new: bool = False) -> tuple[Dispatch, ...]:
@@ -245,7 +224,7 @@ class Advance:
     async def _hand_back(self, session: Session) -> tuple[Dispatch, ...]:
         """Have somebody else go on from here, with the results that came and are not saved yet."""
         try:
-            return (await self._save(session, HandOn())).dispatches
+            return (await self._saver.save(session, HandOn())).dispatches
         except FenceLost:
             return ()
 
@@ -283,7 +262,7 @@ class Advance:
             case AskModel():
                 await self._ask(session, setup, effect)
             case RunCall() | VerifyCall():
-                await self._run_calls(session, setup)
+                await self._calls.run(session, setup)
 
     async def _start(self, session: Session) -> None:
         try:
@@ -293,7 +272,7 @@ class Advance:
             return
         session.setup = setup
         self._apply(session, started)
-        await self._save(session, Keep())
+        await self._saver.save(session, Keep())
 
     async def _setup(self, session: Session) -> Setup | None:
         if session.setup is None:
@@ -309,11 +288,11 @@ class Advance:
         if wanted.begun or pause <= 0:
             return False
         if pause > SHORT_PAUSE and wanted.due_at is not None:
-            await self._save(session, Postpone(wanted.due_at))
+            await self._saver.save(session, Postpone(wanted.due_at))
             self._sessions.wake_at(session.message_id, pause)
             return True
         if session.notes:
-            await self._save(session, Keep())
+            await self._saver.save(session, Keep())
         await asyncio.sleep(pause)
         return False
 
@@ -335,7 +314,7 @@ class Advance:
 
     async def _claim_again(self, session: Session) -> None:
         if session.notes:
-            await self._save(session, Keep())
+            await self._saver.save(session, Keep())
         claim = await unbroken(self._hold(session))
         if isinstance(claim, Claim):
             return
@@ -366,76 +345,13 @@ class Advance:
             self._apply(session, TimePassed(self._clock.now()))
         self._apply(session, event)
 
-    async def _run_calls(self, session: Session, setup: Setup) -> None:
-        tasks: dict[int, asyncio.Task[Event]] = {}
-        began = time.monotonic()
-        try:
-            while isinstance(session.state.stage, Running):
-                quick = time.monotonic() - began < QUICK and _only_reads(session.state.stage)
-                await self._begin_calls(session, setup, tasks, quick)
-                await self._await_calls(session, tasks, QUICK if quick else None)
-        finally:
-            await self._stop_calls(session, tasks)
-
-    async def _begin_calls(
-        self, session: Session, setup: Setup, tasks: dict[int, asyncio.Task[Event]], quick: bool
-    ) -> None:
-        now = self._clock.now()
-        self._apply(session, TimePassed(now))
-        begun: dict[int, Coroutine[Any, Any, Event]] = {}
-        for effect in todo(session.state) if isinstance(session.state.stage, Running) else ():
-            if isinstance(effect, VerifyCall) and effect.position not in tasks:
-                begun[effect.position] = self._performer.verify(session, setup, effect.position)
-            elif isinstance(effect, RunCall):
-                self._apply(session, CallStarted(effect.round, effect.position, now))
-                begun[effect.position] = await self._prepared(session, setup, effect.position)
-        try:
-            if not quick and isinstance(session.state.stage, Running) and session.state is not session.saved:
-                await self._save(session, Keep(), under_lease=bool(begun))
-        except BaseException:
-            for work in begun.values():
-                work.close()
-            raise
-        for position, work in begun.items():
-            tasks[position] = asyncio.ensure_future(work)
-
-    async def _prepared(self, session: Session, setup: Setup, position: int) -> Coroutine[Any, Any, Event]:
-        stage = session.state.stage
-        write = isinstance(stage, Running) and stage.calls[position].plan.effect == "write"
-        if write and (
-            self._performer.has_loose_write(session)
-            or await self._store.loose_write(session.user_id, session.conversation_id)
-        ):
-            return _ready(self._performer.pending_write(session, position))
-        return self._performer.call(session, setup, position)
-
-    async def _await_calls(
-        self, session: Session, tasks: dict[int, asyncio.Task[Event]], patience: float | None
-    ) -> None:
-        if not tasks:
-            return
-        done, _ = await asyncio.wait(tasks.values(), timeout=patience, return_when=asyncio.FIRST_COMPLETED)
-        for position in [p for p, task in tasks.items() if task in done]:
-            self._apply(session, tasks.pop(position).result())
-
-    async def _stop_calls(self, session: Session, tasks: dict[int, asyncio.Task[Event]]) -> None:
-        """End what still runs when a session stops; results that came in the meantime are kept."""
-        if not tasks:
-            return
-        for task in tasks.values():
-            task.cancel()
-        done, _ = await asyncio.wait(tasks.values(), timeout=0.5)
-        for task in done:
-            if not task.cancelled() and task.exception() is None:
-                self._apply(session, task.result())
-
     def _apply(self, session: Session, event: Event) -> None:
         made = step(session.state, event)
         session.state = made.state
         session.notes.extend((note, event.now) for note in made.notes)
 
     async def _hand_on(self, session: Session) -> tuple[Dispatch, ...]:
-        saved = await self._save(session, HandOn())
+        saved = await self._saver.save(session, HandOn())
         self._sessions.remember(session)
         return saved.dispatches
 
@@ -444,91 +360,9 @@ class Advance:
         if not isinstance(stage, Ended):
             raise TypeError("only an ended message is ended")
         answer = render.answer(session.state, session.submission)
-        saved = await self._save(session, End(stage.status, dumps(answer)), answer)
+        saved = await self._saver.save(session, End(stage.status, dumps(answer)), answer)
         log.info("message_ended", extra={"message_id": session.message_id, "status": stage.status})
         return saved.dispatches
-
-    async def _save(
-        self, session: Session, then: Next, answer: dict[str, Any] | None = None, *, under_lease: bool = False
-    ) -> Saved:
-        """Save what was decided, and publish it; a cancellation waits until both have happened."""
-        return await unbroken(self._save_and_publish(session, then, answer, under_lease=under_lease))
-
-    async def _save_and_publish(
-        self, session: Session, then: Next, answer: dict[str, Any] | None, *, under_lease: bool
-    ) -> Saved:
-        first = session.saved.seq + 1
-        bodies = tuple(
-            render.update_body(note, first + i, at, session.message_id, answer)
-            for i, (note, at) in enumerate(session.notes)
-        )
-        state = session.state
-        save = Save(
-            fence=session.fence,
-            before=session.saved,
-            state=state,
-            updates=tuple((first + i, body) for i, body in enumerate(bodies)),
-            next=then,
-            under_lease=under_lease,
-            published=self._publisher.take_published(session.message_id),
-            process=self._process_id,
-        )
-        session.notes.clear()
-        saved = await self._stored(save)
-        if saved is None:
-            raise FenceLost
-        session.fence = replace(session.fence, version=saved.version, attempt=saved.attempt)
-        session.saved = state
-        self._publish(session, first, bodies, then)
-        return saved
-
-    async def _stored(self, save: Save) -> Saved | None:
-        """Save, again and again while the database is away; None if the row is not ours any more."""
-        ends = time.monotonic() + STORE_PATIENCE
-        unsure = False
-        while True:
-            try:
-                saved = await self._store.save(save)
-                return await self._look_for(save) if saved is None and unsure else saved
-            except StoreUnavailable:
-                if time.monotonic() > ends:
-                    raise
-                unsure = True
-                await asyncio.sleep(STORE_PAUSE)
-
-    async def _look_for(self, save: Save) -> Saved | None:
-        """Return what became of a save whose reply was lost; None if it cannot be told, and the row goes its way."""
-        fence = save.fence
-        if not isinstance(save.next, Keep) or fence.owner is None:
-            return None
-        held = replace(fence, version=fence.version + 1)
-        claim = await self._store.claim(fence.message_id, self._process_id, held=held, max_state_version=STATE_VERSION)
-        return Saved(claim.fence.version, (), claim.fence.attempt or 0) if isinstance(claim, Claim) else None
-
-    def _publish(self, session: Session, first: int, bodies: tuple[str, ...], then: Next) -> None:
-        if not bodies:
-            return
-        ended = isinstance(then, End)
-        status = then.status if isinstance(then, End) else "retrying" if isinstance(then, Postpone) else "running"
-        self._publisher.publish(
-            Publishing(
-                message_id=session.message_id,
-                first=first,
-                updates=bodies,
-                status=status,
-                round=session.state.round,
-                worker="" if ended else self._process_id,
-                answer=then.answer if isinstance(then, End) else "",
-            )
-        )
-
-
-async def _ready(event: CallFinished) -> Event:
-    return event
-
-
-def _only_reads(stage: Running) -> bool:
-    return all(call.plan.effect == "read" and call.status != "in_doubt" for call in stage.calls)
 
 
 _INTERNAL = Failure("internal_error", "Roundelay itself failed while working on this message; its log says where.")
