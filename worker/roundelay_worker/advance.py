@@ -86,7 +86,6 @@ class Advance:
         self._store = store
         self._acceptor = acceptor
         self._performer = performer
-        self._publisher = publisher
         self._resolver = resolver
         self._sessions = sessions
         self._clock = clock

@@ -161,13 +161,18 @@ class Performer:
         return max(min(own or self._bounds.tool, left), 0.001)
 
     def _context(self, session: Session, setup: Setup, round_number: int, position: int, limit: float) -> ToolContext:
-        message_id, seq = session.message_id, session.state.seq
+        message_id, tool = session.message_id, _running(session).turn.calls[position].name
         call_id = str(CallId(message_id, round_number, position))
         attempt = session.fence.attempt or 1
         loop = asyncio.get_running_loop()
 
+        def tell(text: str) -> None:
+            # Behind what is saved by now: calls side by side save while this one goes on.
+            seq = session.saved.seq
+            self._publisher.progress(message_id, seq, round_number, attempt, text, tool, position)
+
         def show(text: str) -> None:  # called from the tool's own thread
-            loop.call_soon_threadsafe(self._publisher.progress, message_id, seq, round_number, attempt, text)
+            loop.call_soon_threadsafe(tell, text)
 
         return ToolContext(
             message_id=message_id,

@@ -122,6 +122,8 @@ class _Delta:
     attempt: int
     kind: str
     pieces: list[str]
+    tool: str | None = None
+    call: int | None = None
 
 
 def publishing(publication: Publication) -> Publishing:
@@ -196,9 +198,11 @@ class Publisher:
         self._queue.append(_Delta(message_id, seq, round_number, attempt, "text_delta", [text]))
         self._wake.set()
 
-    def progress(self, message_id: str, seq: int, round_number: int, attempt: int, text: str) -> None:
-        """Queue a tool's own word on how far it is."""
-        self._queue.append(_Delta(message_id, seq, round_number, attempt, "tool_progress", [text]))
+    def progress(
+        self, message_id: str, seq: int, round_number: int, attempt: int, text: str, tool: str, call: int
+    ) -> None:
+        """Queue a tool's own word on how far its call is."""
+        self._queue.append(_Delta(message_id, seq, round_number, attempt, "tool_progress", [text], tool, call))
         self._wake.set()
 
     def reset(self, message_id: str, seq: int, round_number: int, attempt: int) -> None:
@@ -271,7 +275,8 @@ class Publisher:
 
     def _add(self, pipe: Any, delta: _Delta) -> None:
         text = "".join(delta.pieces) if delta.pieces else None
-        body = provisional_body(delta.kind, time.time(), delta.message_id, delta.round, delta.attempt, text)
+        told = {"round": delta.round, "attempt": delta.attempt, "text": text, "tool": delta.tool, "call": delta.call}
+        body = provisional_body(delta.kind, time.time(), delta.message_id, told)
         key = updates_key(self._prefix, delta.message_id)
         pipe.evalsha(self._adding.sha, 1, key, delta.seq, _MOST_ENTRIES, body)
 

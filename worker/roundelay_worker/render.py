@@ -31,14 +31,10 @@ def update_body(note: Note, seq: int, at: float, message_id: str, answer: dict[s
     return dumps(body)
 
 
-def provisional_body(
-    kind: str, at: float, message_id: str, round_number: int, attempt: int, text: str | None = None
-) -> bytes:
-    """Return an update that has no number of its own."""
+def provisional_body(kind: str, at: float, message_id: str, told: dict[str, Any]) -> bytes:
+    """Return an update that has no number of its own; what is None in ``told`` is left out."""
     body = {"v": 1, "kind": kind, "at": timestamp(at), "message_id": message_id}
-    body |= {"round": round_number, "attempt": attempt}
-    if text is not None:
-        body["text"] = text
+    body |= {name: value for name, value in told.items() if value is not None}
     return dumps(body).encode()
 
 
