@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TypeVar
 
+from pydantic import ValidationError
 from redis.exceptions import RedisError
 
 from roundelay.messages import Submission
@@ -38,7 +39,7 @@ from roundelay_worker.requests import estimated_tokens, model_request
 from roundelay_worker.resolve import CannotStart, Resolver
 from roundelay_worker.saving import FenceLost, Saver, unbroken
 from roundelay_worker.session import Session, Setup
-from roundelay_worker.sessions import Sessions
+from roundelay_worker.sessions import Sessions, readable
 from roundelay_worker.store.codec import dumps
 from roundelay_worker.store.errors import StoreUnavailable, UnreadableState
 from roundelay_worker.store.processes import DOUBTED
@@ -109,7 +110,13 @@ class Advance:
         self._clock.seen(claim.now)
         if LOSSES_TO_QUARANTINE <= claim.losses < LOSSES_TO_GIVE_UP and self._isolate is not None:
             return await self._quarantine(claim, self._isolate)
-        session = await self._open(message_id, claim)
+        try:
+            session = await self._open(message_id, claim)
+        except ValidationError:
+            # A newer client's submission, taken in by a newer worker: the row is left to workers of that version.
+            log.warning("submission_unreadable", extra={"message_id": message_id})
+            await self._store.hand_over(claim.fence)
+            return ()
         return await self._drive(session)
 
     async def _accept(self, message_id: str) -> None:
@@ -147,7 +154,7 @@ class Advance:
             return await self._end_unread(newer.unread, event)
         if loaded is None or isinstance(loaded.state.stage, Ended):
             return ()
-        session = self._sessions.from_loaded(loaded)
+        session = self._sessions.from_loaded(loaded, readable(loaded))
         session.fence = replace(session.fence, owner=None, attempt=None)
         now = self._clock.now()
         if event is None:

@@ -30,6 +30,8 @@ _MARK_EVERY: Final = 0.6
 
 Most need none: the next save of a message tells what is published of it.
 """
+_COMPLAIN_EVERY: Final = 5.0
+"""Seconds between two lines in the log about a Redis that is away."""
 _DELTA_EVERY: Final = 0.005
 """Seconds that deltas are gathered for: pieces that come together go out together."""
 _KEPT_WHILE_LIVE: Final = 30 * 86_400
@@ -175,6 +177,8 @@ class Publisher:
         self._queue: list[Publishing | _Delta] = []
         self._published: dict[str, int] = {}
         self._to_note: dict[str, int] = {}
+        self._complained = -_COMPLAIN_EVERY
+        self._unsent = 0
         self._wake = asyncio.Event()
         self._script = redis.register_script(PUBLISH)
         self._adding = redis.register_script(ADD)
@@ -246,7 +250,10 @@ class Publisher:
         try:
             replies = await self._pipe(batch)
         except (RedisError, OSError) as exc:
-            log.warning("publish_failed", extra={"error": type(exc).__name__, "lost": len(batch)})
+            self._unsent += len(batch)
+            if time.monotonic() - self._complained > _COMPLAIN_EVERY:
+                log.warning("publish_failed", extra={"error": type(exc).__name__, "unsent": self._unsent})
+                self._complained, self._unsent = time.monotonic(), 0
             await asyncio.sleep(0.05)
             return
         for item, reply in zip(batch, replies, strict=True):

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from pydantic import ValidationError
+
 from roundelay.messages import Submission
 from roundelay_worker.loop.state import Queued
 from roundelay_worker.loop.texts import guess_language
@@ -79,9 +81,9 @@ class Sessions:
         return session
 
     @staticmethod
-    def from_loaded(loaded: Loaded) -> Session:
-        """Return a working copy of what the database has."""
-        submission = Submission.model_validate_json(loaded.submission)
+    def from_loaded(loaded: Loaded, submission: Submission | None = None) -> Session:
+        """Return a working copy of what the database has; raise ValidationError if its submission cannot be read."""
+        submission = submission or Submission.model_validate_json(loaded.submission)
         state = loaded.state
         if isinstance(state.stage, Queued):  # it may end before it starts, and its words are for a person
             state = replace(state, language=submission.language or guess_language(submission.text))
@@ -96,4 +98,14 @@ class Sessions:
             submission=submission,
             resolved=loaded.resolved,
             executor_dead=loaded.executor_dead,
+        )
+
+
+def readable(loaded: Loaded) -> Submission:
+    """Return the submission of a message that is only to be ended; of a newer version, what every version has."""
+    try:
+        return Submission.model_validate_json(loaded.submission)
+    except ValidationError:
+        return Submission.model_construct(
+            message_id=loaded.message_id, conversation_id=loaded.conversation_id, user_id=loaded.user_id, content=()
         )

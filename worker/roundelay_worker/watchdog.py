@@ -38,6 +38,7 @@ _EMPTY: Final = 3.0
 _GRACE: Final = 5.0
 """Seconds that the owner of an overdue message has to end it itself."""
 _PRUNE_EVERY: Final = 3600.0
+_UNBLOCK_EVERY: Final = 60.0
 
 Send = Callable[[tuple[Dispatch, ...]], Awaitable[None]]
 QueueLength = Callable[[Queue], Awaitable[int | None]]
@@ -76,6 +77,7 @@ class Watchdog:
         self._retention = retention
         self._may_judge = may_judge
         self._pruned = time.monotonic()
+        self._unblocked = 0.0
 
     async def run(self) -> None:
         """Sweep until cancelled; a sweep that fails is tried again in the next period."""
@@ -140,6 +142,10 @@ class Watchdog:
         await self._send(await self._store.due(_AT_ONCE))
 
     async def _unblock(self) -> None:
+        """Look for parked messages behind nothing: a net that should catch nothing, and reads all that is parked."""
+        if time.monotonic() - self._unblocked < _UNBLOCK_EVERY:
+            return
+        self._unblocked = time.monotonic()
         await self._send(await self._store.unblock(_AT_ONCE))
 
     async def _cancels(self) -> None:
