@@ -11,7 +11,6 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -164,10 +163,9 @@ def test_cancel_ends_a_running_message(home: Path):
 def test_ctrl_c_cancels_the_message_that_was_asked(home: Path):
     words = [*COMMAND, "ask", SLOW_COUNT, "--max-rounds", "1000", "--model", "demo:slow"]
     environment = clean_environment(home)
-    # A shell starts what it puts in the background with SIGINT ignored, and so do some that run tests.
-    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(words, env=environment, text=True, preexec_fn=heard, **pipes) as asking:
+    # A shell starts what it puts in the background with SIGINT ignored, and whoever is started then ignores it too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as asking:
         assert asking.stderr is not None
         message_id = message_id_in(asking.stderr.readline())
         assert until(lambda: "round 2" in str(asking.stderr.readline() if asking.stderr else ""), 20)
