@@ -19,10 +19,11 @@ from kombu import Queue as CeleryQueue
 
 from roundelay.names import messages_queue, rounds_queue
 from roundelay_worker import logs
+from roundelay_worker.connections import keepalive
 from roundelay_worker.settings import Settings, SettingsError
 from roundelay_worker.store.records import Dispatch, Queue
 from roundelay_worker.tasks import add_tasks, task_of
-from roundelay_worker.wiring import Runtime, UnfitToStart, keepalive
+from roundelay_worker.wiring import Runtime, UnfitToStart
 
 log = logging.getLogger(__name__)
 

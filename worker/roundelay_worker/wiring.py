@@ -14,14 +14,13 @@ from typing import Any, Final, TypeVar
 
 import redis.asyncio as aioredis
 import uvloop
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 
 from roundelay.names import alive_key
 from roundelay_worker.accept import Acceptor
 from roundelay_worker.advance import Advance
 from roundelay_worker.call_ids import CallId
 from roundelay_worker.clock import Clock
+from roundelay_worker.connections import connect_redis
 from roundelay_worker.control import Control
 from roundelay_worker.lease import EXIT_LEASE_LOST, LeaseKeeper
 from roundelay_worker.living import new_process_id
@@ -62,28 +61,6 @@ _WEDGED: Final = 5
 
 Send = Callable[[tuple[Dispatch, ...]], Awaitable[None]]
 QueueLength = Callable[[Queue], Awaitable[int | None]]
-
-
-def keepalive() -> dict[int, int]:
-    """Return socket options under which a silent peer is noticed within some ten seconds."""
-    options = {socket.TCP_KEEPIDLE: 4, socket.TCP_KEEPINTVL: 2, socket.TCP_KEEPCNT: 3}
-    return options | {socket.TCP_USER_TIMEOUT: 10_000} if hasattr(socket, "TCP_USER_TIMEOUT") else options
-
-
-def connect_redis(url: str, socket_timeout: float | None = 5) -> aioredis.Redis:
-    """Return a client of our own use: few connections, short waits; a listener waits for ever."""
-    pool = aioredis.BlockingConnectionPool.from_url(
-        url,
-        max_connections=8,
-        timeout=5,
-        socket_connect_timeout=3,
-        socket_timeout=socket_timeout,
-        socket_keepalive=True,
-        socket_keepalive_options=keepalive(),
-        health_check_interval=0,
-        retry=Retry(NoBackoff(), 1),
-    )
-    return aioredis.Redis.from_pool(pool)
 
 
 class UnfitToStart(Exception):
@@ -159,20 +136,13 @@ class Runtime:
         self._outbox = Outbox(self._redis, settings.prefix, store, self._publisher, settings.answer_ttl)
         self._acceptor = Acceptor(self._redis, settings.prefix, store, self._publisher, clock, settings.queue_timeout)
         self.sessions = Sessions(4 * settings.concurrency, self._wake)
-        self.runner = ToolRunner(on_late=self._late, setup=settings.setup or "")
-        bounds = Bounds(settings.connect_timeout, settings.idle_timeout, settings.turn_timeout, settings.tool_timeout)
-        self._models = Models(settings)
-        self._advance = Advance(
-            store=store,
-            acceptor=self._acceptor,
-            performer=Performer(self._registry, self.runner, self._publisher, clock, bounds, self._loosened),
-            publisher=self._publisher,
-            resolver=Resolver(settings, self._registry, store, self._models.provider),
-            sessions=self.sessions,
-            clock=clock,
-            process_id=self.process_id,
-            isolate=None if self._quarantine else self._isolate,
+        self._lease = LeaseKeeper(
+            lambda: store.lease(self.process_id, settings.lease),
+            settings.lease,
+            _WEDGED * settings.lease,
+            self._lease_lost,
         )
+        self._advance = self._build_advance(clock)
         self._control = Control(
             self._listening,
             settings.prefix,
@@ -183,14 +153,28 @@ class Runtime:
             self._advance,
             self._send,
         )
-        self._lease = LeaseKeeper(
-            lambda: store.lease(self.process_id, settings.lease),
-            settings.lease,
-            _WEDGED * settings.lease,
-            self._lease_lost,
+        self._watchdog = self._build_watchdog(clock)
+
+    def _build_advance(self, clock: Clock) -> Advance:
+        settings = self.settings
+        self.runner = ToolRunner(on_late=self._late, setup=settings.setup or "")
+        self._models = Models(settings)
+        bounds = Bounds(settings.connect_timeout, settings.idle_timeout, settings.turn_timeout, settings.tool_timeout)
+        return Advance(
+            store=self._store,
+            acceptor=self._acceptor,
+            performer=Performer(self._registry, self.runner, self._publisher, clock, bounds, self._loosened),
+            publisher=self._publisher,
+            resolver=Resolver(settings, self._registry, self._store, self._models.provider),
+            sessions=self.sessions,
+            clock=clock,
+            process_id=self.process_id,
+            isolate=None if self._quarantine else self._isolate,
         )
-        self._watchdog = Watchdog(
-            store,
+
+    def _build_watchdog(self, clock: Clock) -> Watchdog:
+        return Watchdog(
+            self._store,
             self._acceptor,
             self._advance,
             self._outbox,
@@ -200,8 +184,8 @@ class Runtime:
             self._send,
             self._queue_length,
             self.process_id,
-            settings.sweep,
-            settings.retention,
+            self.settings.sweep,
+            self.settings.retention,
             self._lease.may_judge,
         )
 

@@ -1,0 +1,32 @@
+"""Connections to Redis that notice within seconds when nobody is there any more."""
+
+import socket
+
+import redis.asyncio as aioredis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+
+_SILENCE = {"TCP_KEEPIDLE": 4, "TCP_KEEPALIVE": 4, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 10_000}
+"""Seconds, and milliseconds for the last; each system knows some of these."""
+
+
+def keepalive() -> dict[int, int]:
+    """Return socket options under which a silent peer is noticed within some ten seconds."""
+    return {getattr(socket, name): value for name, value in _SILENCE.items() if hasattr(socket, name)}
+
+
+def connect_redis(url: str, socket_timeout: float | None = 5) -> aioredis.Redis:
+    """Return a client of our own use: few connections, short waits; a listener waits for ever."""
+    pool = aioredis.BlockingConnectionPool.from_url(
+        url,
+        max_connections=8,
+        timeout=5,
+        socket_connect_timeout=3,
+        socket_timeout=socket_timeout,
+        socket_keepalive=True,
+        socket_keepalive_options=keepalive(),
+        health_check_interval=0,
+        retry=Retry(NoBackoff(), 1),
+    )
+    return aioredis.Redis.from_pool(pool)
