@@ -13,6 +13,10 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
+# What failed beside others, each alone: tests that kill processes share two cores with whatever else runs.
+test-failed: $(READY)
+	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none
+
 # The core is small enough to be tested whole: every branch of loop/, by the tests of loop/ alone.
 coverage: $(READY)
 	$(BIN)/python -m coverage run --source=roundelay_worker.loop -m pytest tests/loop
