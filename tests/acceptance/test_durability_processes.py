@@ -157,7 +157,7 @@ def test_what_a_newer_version_saved_is_left_to_it_and_can_still_be_ended(deploy)
         held.message_id,
     )
     waiting = place.ask({"text": "next"}, name="after-newer", conversation_id="c")
-    eventually(lambda: place.show(waiting.message_id).status == "waiting", "the next one waits")
+    eventually(lambda: waiting.state().status == "waiting", "the next one waits")
     eventually(lambda: place.fake.open == 0, "nothing is under way")
     time.sleep(1)
     assert place.show(held.message_id).status == "running"
