@@ -23,7 +23,8 @@ def test_a_frozen_worker_is_replaced_and_does_nothing_when_it_thaws(deploy):  # 
         place.ask(call("act", tag="ice-2", after=3), call("act", tag="ice-3"), {"text": "b"}, name="ice-more"),
         place.ask({"text": "word " * 60, "pace": 0.05}, name="ice-stream"),
     ]
-    place.began("ice-write"), place.began("ice-2")
+    place.began("ice-write")
+    eventually(lambda: place.effects("ice-2"), "a write is done and not told yet")
     eventually(lambda: place.fake.count("ice-stream"), "a reply is under way")
     frozen.freeze()
     taker = place.start()
@@ -132,7 +133,7 @@ def test_other_pools_are_refused_at_start_with_a_reason(deploy, pool):  # B9
 
 
 def test_celerys_default_pool_is_taken_for_none_and_ours_is_used(deploy):  # B9
-    assert "20 (thread)" in deploy("sqlite").worker(words=("-P", "prefork")).ready().said
+    assert "20 (rounds)" in deploy("sqlite").worker(words=("-P", "prefork")).ready().said
 
 
 def test_a_worker_with_another_database_refuses_to_start(deploy):  # rule 17

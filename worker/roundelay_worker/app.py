@@ -20,6 +20,7 @@ from kombu import Queue as CeleryQueue
 from roundelay.names import messages_queue, rounds_queue
 from roundelay_worker import logs
 from roundelay_worker.connections import keepalive
+from roundelay_worker.rounds import Rounds, pool_of
 from roundelay_worker.settings import Settings, SettingsError
 from roundelay_worker.store.records import Dispatch, Queue
 from roundelay_worker.tasks import add_tasks, task_of
@@ -137,14 +138,15 @@ def build_worker(settings: Settings) -> Celery:
     app = celery_app(settings)
     sender = Sender(app, settings)
     runtime = Runtime(settings, sender.send_later, sender.queue_length)
-    add_tasks(app, runtime, sender.send)
-    _follow_worker(app, runtime)
+    add_tasks(app)
+    _follow_worker(app, runtime, Rounds(runtime, sender.send))
     return app
 
 
-def _follow_worker(app: Celery, runtime: Runtime) -> None:
+def _follow_worker(app: Celery, runtime: Runtime, rounds: Rounds) -> None:
     def begin(sender: Any, **_: Any) -> None:
         _check_pool(sender)
+        sender.pool_cls = pool_of(rounds)
         try:
             runtime.start()
         except UnfitToStart as exc:

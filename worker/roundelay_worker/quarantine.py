@@ -31,7 +31,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, hand_back)
     dispatch = _named()
     if dispatch is not None:
-        sender.send((dispatch,) if runtime.draining else runtime.run(dispatch.message_id, dispatch.dispatch))
+        sender.send(runtime.run(dispatch))
     runtime.stop()
 
 

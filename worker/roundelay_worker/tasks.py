@@ -1,17 +1,19 @@
-"""The two Celery tasks: a new message, and a round of one that goes on. They carry ids, never content."""
+"""The two Celery tasks: a new message, and a round of one that goes on. They carry ids, never content.
 
-from collections.abc import Callable
-from typing import Any
+A task says what is to be done; the pool has it done on the event loop.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from celery import Celery, Task
 from celery.worker.request import Request
+from kombu.serialization import loads
 
 from roundelay.names import ANSWER_TASK, ROUND_TASK
 from roundelay_worker.store.records import Dispatch
-from roundelay_worker.wiring import Runtime
 
-Send = Callable[[tuple[Dispatch, ...], str], tuple[Dispatch, ...]]
-"""Sends tasks for the task of this id; returns those that could not be sent."""
+_ACCEPTED = ("application/json",)
 
 
 class Unacknowledged(Request):  # type: ignore[misc]
@@ -28,29 +30,36 @@ class UnacknowledgedTask(Task):  # type: ignore[misc]
     Request = Unacknowledged
 
 
-def add_tasks(app: Celery, runtime: Runtime, send: Send) -> None:
-    """Register the tasks on ``app``; each does one round in ``runtime`` and sends what follows."""
+def answer(message_id: str, dispatch: int = 1) -> Dispatch:
+    """Begin a message: its first round."""
+    return _checked(Dispatch(message_id, 1, dispatch, "messages"))
+
+
+def round_(message_id: str, round_number: int, dispatch: int) -> Dispatch:
+    """Go on with a message: one more round."""
+    return _checked(Dispatch(message_id, round_number, dispatch, "rounds"))
+
+
+_TASKS: Final[Mapping[str, Callable[..., Dispatch]]] = {ANSWER_TASK: answer, ROUND_TASK: round_}
+
+
+def add_tasks(app: Celery) -> None:
+    """Register the tasks on ``app``."""
     base = Task if app.conf.task_acks_late else UnacknowledgedTask
+    for name, task in _TASKS.items():
+        app.task(task, name=name, base=base)
 
-    def work(task_id: str, dispatch: Dispatch) -> None:
-        if runtime.draining:
-            send((dispatch,), task_id)  # for a worker that stays
-            return
-        new = dispatch.queue == "messages"
-        unsent = send(runtime.run(dispatch.message_id, dispatch.dispatch, new=new), task_id)
-        while begun := [one for one in unsent if one.queue == "rounds"]:
-            # The broker is away or full: a message that is under way goes on here.
-            unsent = send(runtime.run(begun[0].message_id, begun[0].dispatch), task_id)
 
-    @app.task(name=ANSWER_TASK, bind=True, base=base)  # type: ignore[untyped-decorator]
-    def answer(task: Any, message_id: str, dispatch: int = 1) -> None:
-        """Begin a message: its first round."""
-        work(task.request.id, Dispatch(message_id, 1, dispatch, "messages"))
-
-    @app.task(name=ROUND_TASK, bind=True, base=base)  # type: ignore[untyped-decorator]
-    def round_(task: Any, message_id: str, round_number: int, dispatch: int) -> None:
-        """Go on with a message: one more round."""
-        work(task.request.id, Dispatch(message_id, round_number, dispatch, "rounds"))
+def dispatch_of(name: str, _id: str, _request: Any, body: Any, content_type: str, encoding: str) -> Dispatch | None:
+    """Return what a task as Celery hands it to its pool asks for; None if it is none of ours, or malformed."""
+    task = _TASKS.get(name)
+    if task is None:
+        return None
+    try:
+        args, kwargs, _ = loads(body, content_type, encoding, accept=_ACCEPTED) if content_type else body
+        return task(*args, **kwargs)
+    except Exception:  # noqa: BLE001 - whatever is wrong with it, Celery's own path says so
+        return None
 
 
 def task_of(dispatch: Dispatch) -> tuple[str, list[Any], str]:
@@ -64,3 +73,13 @@ def task_of(dispatch: Dispatch) -> tuple[str, list[Any], str]:
         [message_id, dispatch.round, dispatch.dispatch],
         f"{message_id}.{dispatch.round}.{dispatch.dispatch}",
     )
+
+
+def _checked(dispatch: Dispatch) -> Dispatch:
+    if (
+        not isinstance(dispatch.message_id, str)
+        or type(dispatch.round) is not int
+        or type(dispatch.dispatch) is not int
+    ):
+        raise TypeError("a task names a message, and counts rounds and dispatches")
+    return dispatch

@@ -189,21 +189,27 @@ class Runtime:
             self._lease.may_judge,
         )
 
-    def run(self, message_id: str, dispatch: int, *, new: bool = False) -> tuple[Dispatch, ...]:
-        """Do one round of a message, from a task's thread; return the tasks to be sent.
+    def run(self, dispatch: Dispatch) -> tuple[Dispatch, ...]:
+        """Do the round that a task asks for, from a thread; return the tasks to be sent."""
+        return self.call(self.round(dispatch))
+
+    async def round(self, dispatch: Dispatch) -> tuple[Dispatch, ...]:
+        """Do the round that a task asks for, or leave it to a worker that stays; return the tasks to be sent.
 
         A round that the database was lost to sends none: the watchdog gives the message to somebody again.
         """
+        if self._draining:
+            return (dispatch,)
+        new = dispatch.queue == "messages"
         try:
-            return self.call(self._advance.run(message_id, dispatch, new=new))
+            return await self._advance.run(dispatch.message_id, dispatch.dispatch, new=new)
         except StoreUnavailable as exc:
-            log.warning("round_left", extra={"message_id": message_id, "error": str(exc)})
+            log.warning("round_left", extra={"message_id": dispatch.message_id, "error": str(exc)})
             return ()
 
-    @property
-    def draining(self) -> bool:
-        """Whether this process takes nothing new."""
-        return self._draining
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have ``work`` run on the loop, from any thread."""
+        self._loop.call_soon_threadsafe(self._spawn, work)
 
     def drain(self, grace: float) -> None:
         """Take nothing new; after ``grace`` seconds hand over what still runs."""

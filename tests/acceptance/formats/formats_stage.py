@@ -91,6 +91,7 @@ class Stage:
         self.log = Lines()
         self.tasks: list[str] = []
         self._threads = ThreadPoolExecutor(48, "task")
+        self._leaving = False
 
     def __enter__(self) -> Self:
         root = logging.getLogger()
@@ -102,6 +103,7 @@ class Stage:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._leaving = True
         self.runtime.drain(1)
         self._threads.shutdown(wait=True)
         self.runtime.stop()
@@ -112,10 +114,11 @@ class Stage:
     def _send(self, dispatches: tuple[Dispatch, ...]) -> None:
         for dispatch in dispatches:
             self.tasks.append(json.dumps(task_of(dispatch)))
-            self._threads.submit(self._task, dispatch.message_id, dispatch.dispatch, new=False)
+            if not self._leaving:
+                self._threads.submit(self._task, dispatch)
 
-    def _task(self, message_id: str, dispatch: int, *, new: bool) -> None:
-        self._send(self.runtime.run(message_id, dispatch, new=new))
+    def _task(self, dispatch: Dispatch) -> None:
+        self._send(self.runtime.run(dispatch))
 
     async def _send_later(self, dispatches: tuple[Dispatch, ...]) -> None:
         self._send(dispatches)
@@ -129,7 +132,7 @@ class Stage:
         """Submit a message that scripts its replies; ``model`` is a format, or ``provider:name``."""
         text = f"{words} {script(*steps, name=name, closing=closing)}"
         job = self.client.submit(text, model=MODELS.get(model, model), **options)
-        self._threads.submit(self._task, job.message_id, 1, new=True)
+        self._threads.submit(self._task, Dispatch(job.message_id, 1, 1, "messages"))
         return job
 
     def answer(self, model: str, *steps: Step, name: str, **options: Any) -> Answer:

@@ -1,6 +1,11 @@
-"""Migrations as SQL. The one module of the worker that imports Alembic, and so SQLAlchemy."""
+"""Migrations as SQL: ``python -m roundelay_worker.migrations.render DIALECT [REVISION]`` prints a JSON list.
 
+The one module of the worker that imports Alembic, and so SQLAlchemy.
+"""
+
+import json
 import re
+import sys
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
@@ -21,3 +26,8 @@ def upgrade_sql(dialect: str, current: str | None) -> Iterator[str]:
         code = "\n".join(line for line in statement.splitlines() if not line.startswith("--")).strip()
         if code:
             yield code
+
+
+if __name__ == "__main__":
+    named, *after = sys.argv[1:]
+    sys.stdout.write(json.dumps([*upgrade_sql(named, after[0] if after else None)]))

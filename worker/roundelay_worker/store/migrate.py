@@ -4,6 +4,10 @@ Safe when several processes do it at once: each looks at the version again under
 newer version has migrated is left as it is, since migrations only add.
 """
 
+import json
+import subprocess
+import sys
+from functools import cache
 from typing import Final
 
 from roundelay_worker.migrations import REVISIONS, VERSION_TABLE
@@ -34,16 +38,22 @@ def _good(current: str) -> bool:
 
 
 def _migration(dialect: Dialect) -> Script[str]:
-    from roundelay_worker.migrations.render import upgrade_sql  # noqa: PLC0415 - slow, and only a new database needs it
-
     if dialect == "postgresql":
         yield Query(_LOCK)
     current = yield from _current(dialect)
     if current is not None and _good(current):
         return current
-    for statement in upgrade_sql(dialect, current):
+    for statement in _statements(dialect, current):
         yield Query(statement)
     return REVISIONS[-1]
+
+
+@cache
+def _statements(dialect: Dialect, current: str | None) -> tuple[str, ...]:
+    """Have Alembic write the SQL in a process of its own: here it would stay in memory, 20 MB with SQLAlchemy."""
+    command = [sys.executable, "-m", "roundelay_worker.migrations.render", dialect, *([current] if current else [])]
+    written = subprocess.run(command, check=True, capture_output=True)  # noqa: S603 - our own module
+    return tuple(json.loads(written.stdout))
 
 
 def _current(dialect: Dialect) -> Script[str | None]:
