@@ -77,7 +77,7 @@ class Monitor:
     """Hears every command that Redis is given."""
 
     def __init__(self, url: str) -> None:
-        self._client = redis.Redis.from_url(url)
+        self._client = redis.Redis.from_url(url, socket_timeout=None)
         self._over = threading.Event()
         self._begun = threading.Event()
         self.commands: list[str] = []
