@@ -31,6 +31,10 @@ log = logging.getLogger(__name__)
 _ANSWERS_WITHIN = 5.0
 """Seconds for a broker to tell a queue's length; the sweeps must not wait for one that hangs."""
 
+_EVENTS_EVERY = 0.25
+"""Seconds that an event for Flower may wait for others."""
+_EVENTS_AT_ONCE = 100
+
 
 def celery_app(settings: Settings) -> Celery:
     """Return the Celery app, configured for the broker of ``settings``; it knows no task yet."""
@@ -187,13 +191,28 @@ def _consuming_step(runtime: Runtime) -> type:
 
         requires = ("celery.worker.consumer.tasks:Tasks",)
 
-        def start(self, parent: Any) -> None:  # noqa: ARG002 - Celery's signature
+        def start(self, parent: Any) -> None:
+            _gather_events(parent)
             runtime.consuming(True)
 
         def stop(self, parent: Any) -> None:  # noqa: ARG002 - Celery's signature
             runtime.consuming(False)
 
     return Consuming
+
+
+def _gather_events(consumer: Any) -> None:
+    """Have the events of tasks, if anybody wants them, sent some at a time and not each by itself."""
+    dispatcher = consumer.event_dispatcher
+
+    def flush() -> None:
+        if consumer.event_dispatcher is dispatcher:
+            consumer.timer.call_after(_EVENTS_EVERY, flush)
+            dispatcher.flush()
+
+    dispatcher.on_send_buffered = None
+    dispatcher.buffer_limit = _EVENTS_AT_ONCE
+    flush()
 
 
 def _build() -> Celery:

@@ -5,6 +5,7 @@ to this machine and read-only; on any other address it has a password, given or 
 """
 
 import ipaddress
+import os
 import secrets
 import sys
 from collections.abc import Mapping
@@ -17,6 +18,9 @@ from roundelay_worker.settings import Settings, SettingsError
 AUTH: Final = "ROUNDELAY_FLOWER_AUTH"
 _DOORS: Final = frozenset({"FLOWER_BASIC_AUTH", "FLOWER_UNAUTHENTICATED_API", "FLOWER_ADDRESS", "FLOWER_UNIX_SOCKET"})
 
+_NICE: Final = 10
+"""Flower works through three events a round; where workers want the whole machine, watching is to wait."""
+
 
 def run(options: Options, env: Mapping[str, str]) -> int:
     """Become Flower."""
@@ -24,6 +28,7 @@ def run(options: Options, env: Mapping[str, str]) -> int:
     auth = flower_auth(options.address, env)
     if auth and not env.get(AUTH):
         sys.stderr.write(f"roundelay flower: user and password for {options.address}: {auth} (set {AUTH} to choose)\n")
+    os.nice(_NICE)
     return replace_by(flower_command(options.address, options.port), flower_env(env, auth))
 
 
