@@ -150,10 +150,11 @@ def test_a_late_result_is_kept_beside_the_one_that_counts(play) -> None:
 
 def test_what_the_start_resolved_is_kept_as_it_was_first(play) -> None:
     async def scenario(world) -> None:
-        await world.accept("m1")
+        fence, state = await world.begin("m1")
         assert (await world.store.load("m1")).resolved is None
-        await world.store.keep_resolved("m1", '{"model":"a"}')
-        await world.store.keep_resolved("m1", '{"model":"b"}')
+        first = await world.save(fence, state, state, resolved='{"model":"a"}')
+        second = await world.save(replace(fence, version=first.version), state, state)
+        await world.save(replace(fence, version=second.version), state, state, resolved='{"model":"b"}')
 
         assert (await world.store.load("m1")).resolved == '{"model":"a"}'
 

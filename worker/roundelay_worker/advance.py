@@ -183,16 +183,23 @@ class Advance:
         return saved.dispatches if saved else ()
 
     async def _open(self, message_id: str, claim: Claim) -> Session:
-        session = self._sessions.remembered(claim, self._process_id)
-        if session is None:
-            loaded = await self._store.load(message_id)
-            if loaded is None:
-                raise FenceLost
-            session = self._sessions.from_loaded(loaded)
+        session = self._sessions.recall(message_id)
+        if session is None or (claim.saved_by, claim.fence.version) != (self._process_id, session.fence.version):
+            session = await self._load(message_id, session)
         session.fence = claim.fence
         session.losses = claim.losses
         session.allowed_attempt = claim.fence.attempt
         self._apply(session, OwnerLost(claim.now))
+        return session
+
+    async def _load(self, message_id: str, stale: Session | None) -> Session:
+        """Load a message; what it runs with is the same in all its rounds, and taken from a stale copy."""
+        loaded = await self._store.load(message_id)
+        if loaded is None:
+            raise FenceLost
+        session = self._sessions.from_loaded(loaded, stale.submission if stale else None)
+        if stale and stale.setup:
+            session.setup = replace(stale.setup)
         return session
 
     async def _drive(self, session: Session) -> tuple[Dispatch, ...]:

@@ -204,6 +204,8 @@ def _consuming_step(runtime: Runtime) -> type:
 def _gather_events(consumer: Any) -> None:
     """Have the events of tasks, if anybody wants them, sent some at a time and not each by itself."""
     dispatcher = consumer.event_dispatcher
+    if dispatcher is None:
+        return
 
     def flush() -> None:
         if consumer.event_dispatcher is dispatcher:

@@ -53,7 +53,6 @@ class Resolver:
         session.resolved = orjson.dumps(
             {"model": resolved.model, "system": resolved.system, "tools": resolved.tools}
         ).decode()
-        await self._store.keep_resolved(session.message_id, session.resolved)
         return setup, self._started(session, now)
 
     async def again(self, session: Session) -> Setup:

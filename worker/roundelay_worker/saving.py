@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from roundelay_worker import render
-from roundelay_worker.loop.state import STATE_VERSION
+from roundelay_worker.loop.state import STATE_VERSION, Queued
 from roundelay_worker.publisher import Publisher, Publishing
 from roundelay_worker.session import Session
 from roundelay_worker.store.errors import StoreUnavailable
@@ -67,6 +67,7 @@ class Saver:
             under_lease=under_lease,
             published=self._publisher.take_published(session.message_id),
             process=self._process_id,
+            resolved=session.resolved if isinstance(session.saved.stage, Queued) else None,
         )
         session.notes.clear()
         saved = await self._stored(save)

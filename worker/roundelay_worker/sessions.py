@@ -1,9 +1,11 @@
 """The messages in the hands of this process, and the last ones it handed on."""
 
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Final
 
 from pydantic import ValidationError
 
@@ -11,7 +13,10 @@ from roundelay.messages import Submission
 from roundelay_worker.loop.state import Queued
 from roundelay_worker.loop.texts import guess_language
 from roundelay_worker.session import Session, StopReason
-from roundelay_worker.store.records import Claim, Fence, Loaded
+from roundelay_worker.store.records import Fence, Loaded
+
+_REMEMBERED: Final = 60.0
+"""Seconds; where several processes share the rounds of a message, each has a copy of what it was."""
 
 
 class Sessions:
@@ -24,7 +29,7 @@ class Sessions:
     def __init__(self, remember: int, wake: Callable[[str, float], None]) -> None:
         self._live: dict[str, Session] = {}
         self._reserved: set[str] = set()
-        self._handed_on: OrderedDict[str, Session] = OrderedDict()
+        self._handed_on: OrderedDict[str, tuple[float, Session]] = OrderedDict()
         self._remember = remember
         self._wake = wake
 
@@ -66,19 +71,17 @@ class Sessions:
         self._wake(message_id, pause)
 
     def remember(self, session: Session) -> None:
-        """Keep the working copy of a message that was handed on."""
+        """Keep the working copy of a message that was handed on, for as long as it is likely to come back."""
         session.task = None
-        self._handed_on[session.message_id] = session
+        now = time.monotonic()
+        self._handed_on[session.message_id] = (now, session)
         self._handed_on.move_to_end(session.message_id)
-        while len(self._handed_on) > self._remember:
+        while len(self._handed_on) > self._remember or next(iter(self._handed_on.values()))[0] < now - _REMEMBERED:
             self._handed_on.popitem(last=False)
 
-    def remembered(self, claim: Claim, process_id: str) -> Session | None:
-        """Return the working copy that is as the claim found the message, if there is one."""
-        session = self._handed_on.pop(claim.fence.message_id, None)
-        if session is None or claim.saved_by != process_id or session.fence.version != claim.fence.version:
-            return None
-        return session
+    def recall(self, message_id: str) -> Session | None:
+        """Return the working copy of a message that was handed on, and forget it; another process may have gone on."""
+        return self._handed_on.pop(message_id, (0.0, None))[1]
 
     @staticmethod
     def from_loaded(loaded: Loaded, submission: Submission | None = None) -> Session:

@@ -14,7 +14,7 @@ from typing import Any
 from roundelay_worker.app import Sender
 from roundelay_worker.store.store import Store
 
-CHANGING = ("accept", "claim", "save", "keep_resolved")
+CHANGING = ("accept", "claim", "save")
 LOCK = threading.Lock()
 
 

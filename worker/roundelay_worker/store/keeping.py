@@ -17,7 +17,6 @@ _MARK_LOOSE: Final = """
 UPDATE roundelay_calls SET loose = TRUE, executor = $4
 WHERE message_id = $1 AND round = $2 AND position = $3
 """
-_RESOLVED: Final = "UPDATE roundelay_messages SET resolved = $2 WHERE id = $1 AND resolved IS NULL AND {relaxed}"
 _RECORD_LATE: Final = """
 UPDATE roundelay_calls SET loose = FALSE, executor = $4, late_result = $5
 WHERE message_id = $1 AND round = $2 AND position = $3
@@ -62,11 +61,6 @@ async def database_id(driver: Driver) -> str:
         await driver.fetch(_NAME, str(uuid4()), again=True)
         found = await driver.fetch(_NAMED, again=True)
     return str(found[0]["value"])
-
-
-async def keep_resolved(driver: Driver, message_id: str, resolved: str) -> None:
-    """Keep what a message's start resolved; the first writer holds."""
-    await driver.fetch(_RESOLVED, message_id, resolved, again=True)
 
 
 async def mark_loose(driver: Driver, message_id: str, place: tuple[int, int], process_id: str) -> None:

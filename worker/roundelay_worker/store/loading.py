@@ -55,18 +55,16 @@ _AT_ONCE: Final = filled(
 _ALONE: Final = filled(_MESSAGE, rows="")
 
 _EARLIER: Final = """
-SELECT b.id, b.status, b.submission, b.answer
+SELECT b.id, b.status, b.submission, b.answer, b.position = (
+    SELECT c.position FROM roundelay_messages c
+    WHERE c.user_id = a.user_id AND c.conversation_id = a.conversation_id AND c.position < a.position
+        AND c.ended_at IS NOT NULL
+    ORDER BY c.position DESC LIMIT 1
+) AS just_before
 FROM roundelay_messages a JOIN roundelay_messages b
     ON b.user_id = a.user_id AND b.conversation_id = a.conversation_id AND b.position < a.position
 WHERE a.id = $1 AND b.ended_at IS NOT NULL AND b.status <> 'refused'
 ORDER BY b.position DESC LIMIT $2
-"""
-_JUST_BEFORE: Final = """
-SELECT b.id, b.status
-FROM roundelay_messages a JOIN roundelay_messages b
-    ON b.user_id = a.user_id AND b.conversation_id = a.conversation_id AND b.position < a.position
-WHERE a.id = $1 AND b.ended_at IS NOT NULL
-ORDER BY b.position DESC LIMIT 1
 """
 
 _SPOKEN: Final = SOFT_STOPS | {"answered"}
@@ -151,20 +149,16 @@ async def context(driver: Driver, message_id: str, entries: int) -> Context:
     Only ended messages speak. The calls of the one just before come too if it ended unfinished; they are no
     entries of their own, and come without reasoning.
     """
-    return await driver.run(lambda: _context(message_id, entries - 1), reading=True)
-
-
-def _context(message_id: str, room: int) -> Script[Context]:
+    room = entries - 1
     if room < 1:
         return ()
-    earlier = yield Query(_EARLIER, (message_id, room))
-    before = yield Query(_JUST_BEFORE, (message_id,))
+    earlier = await driver.fetch(_EARLIER, message_id, room, again=True)
     said: list[Entry] = [entry for row in reversed(earlier) for entry in _spoken(row)][-room:]
     if said and isinstance(said[0], AssistantText):
         del said[0]
-    if said and before and before[0]["status"] in _UNFINISHED:
-        turns = yield Query(_TURNS, (before[0]["id"],))
-        calls = yield Query(_CALLS, (before[0]["id"],))
+    if said and earlier[0]["just_before"] and earlier[0]["status"] in _UNFINISHED:
+        turns = await driver.fetch(_TURNS, earlier[0]["id"], again=True)
+        calls = await driver.fetch(_CALLS, earlier[0]["id"], again=True)
         at = len(said) - 1 if isinstance(said[-1], AssistantText) else len(said)
         said[at:at] = _found(turns, calls)
     return tuple(said)

@@ -166,6 +166,8 @@ class Save:
     published: int | None = None
     process: str | None = None
     """The process that saves; remembered as ``saved_by``."""
+    resolved: str | None = None
+    """What the start resolved (model, system prompt, tools; JSON), for all rounds: the first save of it holds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,9 +40,9 @@ async def save(driver: Driver, wanted: Save) -> Saved | None:
         return await _end(driver, _ending(wanted, wanted.next))
     write = _Write(_go_on_arguments(wanted), changes(wanted.before, wanted.state), wanted.updates, wanted.process)
     if driver.dialect == "sqlite":
-        rows = await driver.run(lambda: _go_on_script(write))
+        rows = await driver.run(lambda: _go_on_script(write, wanted.resolved))
     else:
-        rows = await driver.fetch(statements.GO_ON_AT_ONCE, *write.arguments, *_arrays(write))
+        rows = await driver.fetch(statements.GO_ON_AT_ONCE, *write.arguments, *_arrays(write), wanted.resolved)
     return _saved(wanted.next, rows[0]) if rows else None
 
 
@@ -56,8 +56,8 @@ async def end_unread(driver: Driver, unread: Unread, end: End, update: str) -> S
     return await _end(driver, _Write(arguments, Changes((), ()), ((unread.seq + 1, update),), None))
 
 
-def _go_on_script(write: _Write) -> Script[Sequence[Row]]:
-    rows = yield Query(statements.GO_ON, write.arguments)
+def _go_on_script(write: _Write, resolved: str | None) -> Script[Sequence[Row]]:
+    rows = yield Query(statements.SQLITE_GO_ON, (*write.arguments, resolved))
     if rows:
         yield from _insert_rows(write)
     return rows

@@ -2,7 +2,8 @@
 
 Parameters are the same throughout: $1 to $5 the fence (message, version, owner, attempt, under lease), $6 to $15
 the state, $16 and $17 what comes next, $18 to $32 the new rows as arrays (turns, calls, the executor, updates),
-$33 whether the conversation is in hand, $34 and $35 the results of calls that an end leaves open.
+$33 what the start resolved; for an end whether the conversation is in hand, $34 and $35 the results of calls that it
+leaves open.
 
 A statement about one message asks ``status IS NULL``, not ``ended_at IS NULL``: while there are few messages,
 PostgreSQL would find it through an index of unfinished ones, and keep to that plan when there are many.
@@ -29,8 +30,9 @@ _STATE: Final = """
     published = CASE WHEN $15 > m.published THEN $15 ELSE m.published END,
     progressed_at = {now}
 """
-GO_ON: Final = f"""
+_GO_ON: Final = f"""
 UPDATE roundelay_messages AS m SET {_STATE}, told = m.told OR $15 > 0,
+    resolved = COALESCE(m.resolved, CAST({{resolved}} AS text)),
     owner = CASE WHEN $16 = 'keep' THEN m.owner END,
     due_at = CAST($17 AS double precision),
     dispatch = CASE WHEN $16 = 'hand_on' THEN m.dispatch + 1 ELSE m.dispatch END,
@@ -40,6 +42,7 @@ UPDATE roundelay_messages AS m SET {_STATE}, told = m.told OR $15 > 0,
 WHERE {_FENCE}
 RETURNING id, version, attempt, round, dispatch, queue
 """  # noqa: S608 - constants
+SQLITE_GO_ON: Final = filled(_GO_ON, resolved="$18")
 
 END: Final = f"""
 UPDATE roundelay_messages AS m SET {_STATE}, told = FALSE, owner = NULL, due_at = NULL, parked = FALSE,
@@ -103,7 +106,9 @@ _NEW_ROWS: Final = filled(
 )
 """CTEs that write the rows of a save if CTE ``m`` found the message as it was."""
 
-GO_ON_AT_ONCE: Final = filled("WITH m AS ({go_on}) {rows} SELECT * FROM m", go_on=GO_ON, rows=_NEW_ROWS)
+GO_ON_AT_ONCE: Final = filled(
+    "WITH m AS ({go_on}) {rows} SELECT * FROM m", go_on=filled(_GO_ON, resolved="$33"), rows=_NEW_ROWS
+)
 
 LOCK: Final = """
 SELECT c.accepted, c.running FROM roundelay_messages s JOIN roundelay_conversations c

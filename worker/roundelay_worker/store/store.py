@@ -228,10 +228,6 @@ class Store:
         """Return messages that ended from ``since`` on, whole, the earliest first; ids break ties."""
         return await publishing.recent_answers(self._driver, since, after_id, limit)
 
-    async def keep_resolved(self, message_id: str, resolved: str) -> None:
-        """Keep what a message's start resolved (JSON), for all its rounds; the first writer holds."""
-        await keeping.keep_resolved(self._driver, message_id, resolved)
-
     async def mark_loose(self, message_id: str, round_: int, position: int, process_id: str) -> None:
         """Record that a call whose result was given up still runs in ``process_id``."""
         await keeping.mark_loose(self._driver, message_id, (round_, position), process_id)
