@@ -75,7 +75,7 @@ def test_a_crowd_before_a_message_is_accepted_in_order_and_in_pieces(url: str, t
         ids = [await place.submit() for _ in range(250)]
 
         more, first = await place.acceptor._piece(ids[-2], 0)
-        assert await place.acceptor.accept(ids[-2]) == "accepted"
+        assert (await place.acceptor.accept(ids[-2])).found == "accepted"
 
         assert (more, len(first)) == (True, 100)
         assert [await place.position(one) for one in ids] == [*range(1, 250), None]
@@ -89,7 +89,7 @@ def test_a_piece_holds_only_so_many_bytes(url: str, tmp_path: Path):
         ids = [await place.submit("x" * 1_500_000) for _ in range(8)]
 
         _, first = await place.acceptor._piece(ids[-1], 0)
-        assert await place.acceptor.accept(ids[-1]) == "accepted"
+        assert (await place.acceptor.accept(ids[-1])).found == "accepted"
 
         assert len(first) == 3
         assert [await place.position(one) for one in ids] == list(range(1, 9))
@@ -105,8 +105,8 @@ def test_what_cannot_be_read_stays_holds_up_nobody_and_is_logged_once(
         for spoilt in ids[:120]:
             await place.spoil(spoilt)
 
-        assert await place.acceptor.accept(ids[-1]) == "accepted"
-        assert await place.acceptor.accept(ids[0]) == "unreadable"
+        assert (await place.acceptor.accept(ids[-1])).found == "accepted"
+        assert (await place.acceptor.accept(ids[0])).found == "unreadable"
 
         assert [await place.position(one) for one in ids[120:]] == list(range(1, 11))
         assert await place.redis.llen(waiting_key(PREFIX, "", "c")) == 120
@@ -123,8 +123,8 @@ def test_a_place_in_the_order_without_a_record_is_given_up(url: str, tmp_path: P
         lost, there = await place.submit(), await place.submit()
         await place.redis.delete(record_key(PREFIX, lost))
 
-        assert await place.acceptor.accept(there) == "accepted"
-        assert await place.acceptor.accept(lost) == "missing"
+        assert (await place.acceptor.accept(there)).found == "accepted"
+        assert (await place.acceptor.accept(lost)).found == "missing"
         assert await place.redis.llen(waiting_key(PREFIX, "", "c")) == 0
 
     in_place(url, tmp_path, story)

@@ -7,6 +7,7 @@ after the database has them.
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
 import redis.asyncio as aioredis
@@ -59,6 +60,15 @@ Found = Literal["accepted", "unreadable", "missing"]
 """What became of a message that was looked for in the inbox."""
 
 
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What was found of a message; if it entered the database just now, as what, and what that made of it."""
+
+    found: Found
+    arrival: Arrival | None = None
+    accepted: Accepted | None = None
+
+
 class Acceptor:
     """Copies inbox records into the database, in order."""
 
@@ -80,20 +90,22 @@ class Acceptor:
         self._find = redis.register_script(FIND)
         self._unreadable: set[str] = set()
 
-    async def accept(self, message_id: str) -> Found:
+    async def accept(self, message_id: str) -> Entry:
         """Accept a message, earlier ones of its conversation first; ``missing`` if the inbox does not know it."""
-        found: Found = "missing"
+        entry = Entry("missing")
         left = 0  # those that nobody here can read stay in their list
         more = True
         while more:
             more, records = await self._piece(message_id, left)
             arrivals = [arrival for record in records if (arrival := self._arrival(*record)) is not None]
             left += len(records) - len(arrivals)
-            if arrivals:
-                await self.take(arrivals)
-            if any(_text(record[0]) == message_id for record in records):
-                found = "accepted" if any(one.message_id == message_id for one in arrivals) else "unreadable"
-        return found
+            accepted = await self.take(arrivals) if arrivals else ()
+            entered = [one for one in zip(arrivals, accepted, strict=True) if one[0].message_id == message_id]
+            if entered:
+                entry = Entry("accepted", *entered[0])
+            elif any(_text(record[0]) == message_id for record in records):
+                entry = Entry("unreadable")
+        return entry
 
     async def _piece(self, message_id: str, left: int) -> tuple[bool, list[Any]]:
         keys = [inbox_key(self._prefix), cancels_key(self._prefix)]

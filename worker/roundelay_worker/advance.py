@@ -17,7 +17,7 @@ from redis.exceptions import RedisError
 from roundelay.messages import Submission
 from roundelay.names import Status
 from roundelay_worker import render
-from roundelay_worker.accept import Acceptor
+from roundelay_worker.accept import Acceptor, Entry
 from roundelay_worker.clock import Clock
 from roundelay_worker.loop.effects import AskModel, Note, RunCall, Start, VerifyCall
 from roundelay_worker.loop.events import (
@@ -100,8 +100,7 @@ class Advance:
 
         ``new`` says that the database may not have the message yet.
         """
-        if new:
-            await self._accept(message_id)
+        entry = await self._accept(message_id) if new else None
         claim = await self._store.claim(
             message_id, self._process_id, dispatch=dispatch, max_state_version=STATE_VERSION
         )
@@ -111,7 +110,7 @@ class Advance:
         if LOSSES_TO_QUARANTINE <= claim.losses < LOSSES_TO_GIVE_UP and self._isolate is not None:
             return await self._quarantine(claim, self._isolate)
         try:
-            session = await self._open(message_id, claim)
+            session = await self._open(message_id, claim, entry)
         except ValidationError:
             # A newer client's submission, taken in by a newer worker: the row is left to workers of that version.
             log.warning("submission_unreadable", extra={"message_id": message_id})
@@ -119,14 +118,17 @@ class Advance:
             return ()
         return await self._drive(session)
 
-    async def _accept(self, message_id: str) -> None:
+    async def _accept(self, message_id: str) -> Entry | None:
         """Have the database know a message, from the inbox or from the web apps' outbox."""
         try:
-            if await self._acceptor.accept(message_id) == "missing":
+            entry = await self._acceptor.accept(message_id)
+            if entry.found == "missing":
                 await self._acceptor.take_outbox(_OUTBOX_AT_ONCE)
         except (RedisError, OSError) as exc:
             # A task that is sent again is for a message that the database has.
             log.warning("inbox_unreachable", extra={"message_id": message_id, "error": type(exc).__name__})
+            return None
+        return entry
 
     async def _quarantine(self, claim: Claim, isolate: Isolate) -> tuple[Dispatch, ...]:
         """Have a message that may be deadly run where only it can be hurt."""
@@ -182,10 +184,10 @@ class Advance:
         saved = await self._store.end_unread(unread, End(status, dumps(answer)), update)
         return saved.dispatches if saved else ()
 
-    async def _open(self, message_id: str, claim: Claim) -> Session:
+    async def _open(self, message_id: str, claim: Claim, entry: Entry | None) -> Session:
         session = self._sessions.recall(message_id)
         if session is None or (claim.saved_by, claim.fence.version) != (self._process_id, session.fence.version):
-            session = await self._load(message_id, session)
+            session = _entered(claim, entry) or await self._load(message_id, session)
         session.fence = claim.fence
         session.losses = claim.losses
         session.allowed_attempt = claim.fence.attempt
@@ -376,6 +378,14 @@ class Advance:
         saved = await self._saver.save(session, End(stage.status, dumps(answer)), answer)
         log.info("message_ended", extra={"message_id": session.message_id, "status": stage.status})
         return saved.dispatches
+
+
+def _entered(claim: Claim, entry: Entry | None) -> Session | None:
+    """Return the working copy of a message that this process has just accepted and nobody has touched since."""
+    arrival, accepted = (entry.arrival, entry.accepted) if entry else (None, None)
+    if arrival is None or accepted is None or not accepted.fresh or claim.fence.version:
+        return None
+    return Sessions.from_arrival(arrival, accepted, claim.fence)
 
 
 _INTERNAL = Failure("internal_error", "Roundelay itself failed while working on this message; its log says where.")

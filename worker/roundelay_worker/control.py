@@ -109,7 +109,7 @@ class Control:
         standing = await self._store.request_cancel(message_id)
         if standing != "missing":
             return standing
-        if await self._acceptor.accept(message_id) == "missing":
+        if (await self._acceptor.accept(message_id)).found == "missing":
             await self._acceptor.take_outbox(_AT_ONCE)
         return await self._store.request_cancel(message_id)
 

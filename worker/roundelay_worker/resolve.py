@@ -76,7 +76,8 @@ class Resolver:
             specs = self._registry.specs(resolved.tools)
         except UnknownTools as exc:
             raise CannotStart("unknown_tool", str(exc)) from exc
-        context = await self._store.context(session.message_id, self._settings.context_messages)
+        room = 0 if session.first else self._settings.context_messages
+        context = await self._store.context(session.message_id, room)
         return Setup(
             provider=self._provider_of(resolved.model),
             system=resolved.system,

@@ -50,6 +50,8 @@ class Session:
     saved: State
     submission: Submission
     setup: Setup | None = None
+    first: bool = False
+    """Nothing was said before in its conversation."""
     resolved: str | None = None
     """What the start resolved, as the database has it; None before."""
     allowed_attempt: int | None = None

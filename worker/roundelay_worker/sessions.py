@@ -10,10 +10,11 @@ from typing import Final
 from pydantic import ValidationError
 
 from roundelay.messages import Submission
-from roundelay_worker.loop.state import Queued
+from roundelay_worker.loop.state import Queued, State
 from roundelay_worker.loop.texts import guess_language
 from roundelay_worker.session import Session, StopReason
-from roundelay_worker.store.records import Fence, Loaded
+from roundelay_worker.store.accepting import FIRST
+from roundelay_worker.store.records import Accepted, Arrival, Fence, Loaded
 
 _REMEMBERED: Final = 60.0
 """Seconds; where several processes share the rounds of a message, each has a copy of what it was."""
@@ -88,8 +89,8 @@ class Sessions:
         """Return a working copy of what the database has; raise ValidationError if its submission cannot be read."""
         submission = submission or Submission.model_validate_json(loaded.submission)
         state = loaded.state
-        if isinstance(state.stage, Queued):  # it may end before it starts, and its words are for a person
-            state = replace(state, language=submission.language or guess_language(submission.text))
+        if isinstance(state.stage, Queued):
+            state = _spoken_to(state, submission)
         return Session(
             message_id=loaded.message_id,
             user_id=loaded.user_id,
@@ -102,6 +103,27 @@ class Sessions:
             resolved=loaded.resolved,
             executor_dead=loaded.executor_dead,
         )
+
+    @staticmethod
+    def from_arrival(arrival: Arrival, accepted: Accepted, fence: Fence) -> Session:
+        """Return a working copy of what has just been accepted; raise ValidationError as ``from_loaded`` does."""
+        submission = Submission.model_validate_json(arrival.submission)
+        return Session(
+            message_id=arrival.message_id,
+            user_id=arrival.user_id,
+            conversation_id=arrival.conversation_id,
+            accepted_at=accepted.accepted_at,
+            fence=fence,
+            state=_spoken_to(FIRST, submission),
+            saved=FIRST,
+            submission=submission,
+            first=accepted.first,
+        )
+
+
+def _spoken_to(state: State, submission: Submission) -> State:
+    """Return the state of a message that may end before it starts: its words are for a person."""
+    return replace(state, language=submission.language or guess_language(submission.text))
 
 
 def readable(loaded: Loaded) -> Submission:

@@ -134,7 +134,7 @@ class Watchdog:
     async def _inbox(self) -> None:
         await self._outbox.check_redis()
         for message_id in await self._acceptor.overdue(time.time() - _NOT_YET_ACCEPTED, _AT_ONCE):
-            if await self._acceptor.accept(message_id) == "missing":
+            if (await self._acceptor.accept(message_id)).found == "missing":
                 await self._acceptor.forget(message_id)
         await self._acceptor.take_outbox(_AT_ONCE)
 

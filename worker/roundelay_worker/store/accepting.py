@@ -53,7 +53,7 @@ FROM {place} CROSS JOIN (
     SELECT now.at, CASE WHEN now.sent < now.at THEN now.sent ELSE now.at END AS sent
     FROM (SELECT {now} AS at, CAST($6 AS double precision) AS sent) AS now
 ) AS clock
-RETURNING accepted_at, after_message, verdict, parked
+RETURNING accepted_at, after_message, verdict, parked, position
 """
 
 _POSTGRES: Final = filled(
@@ -136,4 +136,5 @@ def _accepted(arrival: Arrival, row: Row, *, fresh: bool, interrupts: tuple[str,
         after=row["after_message"],
         verdict=row["verdict"],
         interrupts=interrupts,
+        first=fresh and row["position"] == 1,
     )

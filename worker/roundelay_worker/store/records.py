@@ -46,6 +46,8 @@ class Accepted:
     verdict: str | None = None
     interrupts: tuple[str, ...] = ()
     """Unfinished messages of the conversation whose cancellation this arrival asked for."""
+    first: bool = False
+    """Nothing was accepted before it in its conversation."""
 
 
 @dataclass(frozen=True, slots=True)
