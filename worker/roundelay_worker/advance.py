@@ -32,6 +32,7 @@ from roundelay_worker.loop.events import (
 from roundelay_worker.loop.state import STATE_VERSION, Asking, Ended, Failure, State
 from roundelay_worker.loop.step import step, todo
 from roundelay_worker.loop.texts import guess_language, phrases
+from roundelay_worker.opening import Opener, Opening
 from roundelay_worker.perform import Performer
 from roundelay_worker.providers.base import ModelFailure
 from roundelay_worker.publisher import Publisher
@@ -93,6 +94,7 @@ class Advance:
         self._process_id = process_id
         self._saver = Saver(store, publisher, process_id)
         self._calls = TurnCalls(store, performer, self._saver, clock, self._apply)
+        self._opener = Opener(store, sessions, process_id)
         self._isolate = isolate
 
     async def run(self, message_id: str, dispatch: int, *, new: bool = False) -> tuple[Dispatch, ...]:
@@ -101,6 +103,7 @@ class Advance:
         ``new`` says that the database may not have the message yet.
         """
         entry = await self._accept(message_id) if new else None
+        opening = self._opener.begin(message_id, dispatch, entry)
         claim = await self._store.claim(
             message_id, self._process_id, dispatch=dispatch, max_state_version=STATE_VERSION
         )
@@ -110,7 +113,7 @@ class Advance:
         if LOSSES_TO_QUARANTINE <= claim.losses < LOSSES_TO_GIVE_UP and self._isolate is not None:
             return await self._quarantine(claim, self._isolate)
         try:
-            session = await self._open(message_id, claim, entry)
+            session = await self._open(claim, opening)
         except ValidationError:
             # A newer client's submission, taken in by a newer worker: the row is left to workers of that version.
             log.warning("submission_unreadable", extra={"message_id": message_id})
@@ -184,24 +187,12 @@ class Advance:
         saved = await self._store.end_unread(unread, End(status, dumps(answer)), update)
         return saved.dispatches if saved else ()
 
-    async def _open(self, message_id: str, claim: Claim, entry: Entry | None) -> Session:
-        session = self._sessions.recall(message_id)
-        if session is None or (claim.saved_by, claim.fence.version) != (self._process_id, session.fence.version):
-            session = _entered(claim, entry) or await self._load(message_id, session)
+    async def _open(self, claim: Claim, opening: Opening) -> Session:
+        session = await self._opener.open(claim, opening)
         session.fence = claim.fence
         session.losses = claim.losses
         session.allowed_attempt = claim.fence.attempt
         self._apply(session, OwnerLost(claim.now))
-        return session
-
-    async def _load(self, message_id: str, stale: Session | None) -> Session:
-        """Load a message; what it runs with is the same in all its rounds, and taken from a stale copy."""
-        loaded = await self._store.load(message_id)
-        if loaded is None:
-            raise FenceLost
-        session = self._sessions.from_loaded(loaded, stale.submission if stale else None)
-        if stale and stale.setup:
-            session.setup = replace(stale.setup)
         return session
 
     async def _drive(self, session: Session) -> tuple[Dispatch, ...]:
@@ -367,6 +358,7 @@ class Advance:
 
     async def _hand_on(self, session: Session) -> tuple[Dispatch, ...]:
         saved = await self._saver.save(session, HandOn())
+        session.handed_on = saved.dispatches[0].dispatch
         self._sessions.remember(session)
         return saved.dispatches
 
@@ -378,14 +370,6 @@ class Advance:
         saved = await self._saver.save(session, End(stage.status, dumps(answer)), answer)
         log.info("message_ended", extra={"message_id": session.message_id, "status": stage.status})
         return saved.dispatches
-
-
-def _entered(claim: Claim, entry: Entry | None) -> Session | None:
-    """Return the working copy of a message that this process has just accepted and nobody has touched since."""
-    arrival, accepted = (entry.arrival, entry.accepted) if entry else (None, None)
-    if arrival is None or accepted is None or not accepted.fresh or claim.fence.version:
-        return None
-    return Sessions.from_arrival(arrival, accepted, claim.fence)
 
 
 _INTERNAL = Failure("internal_error", "Roundelay itself failed while working on this message; its log says where.")

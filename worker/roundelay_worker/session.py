@@ -54,6 +54,8 @@ class Session:
     """Nothing was said before in its conversation."""
     resolved: str | None = None
     """What the start resolved, as the database has it; None before."""
+    handed_on: int | None = None
+    """The dispatch number of the next round, once this process has handed it on."""
     allowed_attempt: int | None = None
     losses: int = 0
     executor_dead: bool = False
