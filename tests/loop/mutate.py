@@ -23,7 +23,10 @@ PACKAGE = ROOT / "worker" / "roundelay_worker"
 TESTS = ROOT / "tests" / "loop"
 ENOUGH = [str(TESTS), "-k", "not cap1 and not large_enough and not stack_trace"]
 """Everything but the largest worlds."""
-QUICK = [str(TESTS / f"test_{name}.py") for name in ("sentences", "closing", "limits", "calls", "stories")]
+QUICK = [
+    str(TESTS / f"test_{name}.py")
+    for name in ("sentences", "closing", "limits", "calls", "doubt", "repetition", "stories", "interplay")
+]
 SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt,
     ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.And: ast.Or, ast.Or: ast.And,

@@ -141,3 +141,20 @@ class Play:
 def is_running(state: State) -> bool:
     """Say whether calls are run."""
     return isinstance(state.stage, Running)
+
+
+def at_calls(*names: str, limits: Limits | None = None) -> Play:
+    """Return a play whose first turn made these calls, none of which has begun."""
+    play = Play([asks(*names), says("done")], limits or Limits())
+    play.run(until=is_running)
+    return play
+
+
+def begin_all(play: Play) -> list[int]:
+    """Begin whatever may begin; return the positions."""
+    begun = []
+    for effect in todo(play.state):
+        assert isinstance(effect, RunCall)
+        play.feed(CallStarted(effect.round, effect.position, 1.0))
+        begun.append(effect.position)
+    return begun

@@ -20,7 +20,7 @@ from worlds import (
     started,
 )
 
-from roundelay_worker.loop.effects import AskModel, RunCall
+from roundelay_worker.loop.effects import AskModel, RunCall, VerifyCall
 from roundelay_worker.loop.events import (
     AttemptBegan,
     CallFinished,
@@ -32,7 +32,7 @@ from roundelay_worker.loop.events import (
     TurnFailed,
 )
 from roundelay_worker.loop.history import Result
-from roundelay_worker.loop.state import Asking, Ended, Queued, Running, State
+from roundelay_worker.loop.state import Asking, CallState, Ended, Queued, Running, Stage, State
 from roundelay_worker.loop.step import step, todo
 
 EVENTS: tuple[Event, ...] = (
@@ -100,7 +100,8 @@ def _stale(state: State) -> Iterator[Event]:
     for round_, number in ((before, attempt), (state.round, attempt - 1), (state.round + 1, attempt)):
         yield TurnArrived(round_, number, *TURNS[0], 1.0)
         yield TurnFailed(round_, number, FAILURES[3], 1.0, 0.5)
-    for round_, position in ((before, 0), (state.round + 1, 0), (state.round, 99)):
+    calls = len(state.stage.calls) if isinstance(state.stage, Running) else 0
+    for round_, position in ((before, 0), (state.round + 1, 0), (state.round, calls)):
         yield CallStarted(round_, position, 1.0)
         yield CallFinished(round_, position, Result("late"), 1.0)
         yield CallVerified(round_, position, "done", True, 1.0, Result("late"))
@@ -117,7 +118,7 @@ def test_an_event_that_does_not_belong_to_the_stage_changes_nothing(states: tupl
         for position, call in enumerate(stage.calls) if isinstance(stage, Running) else ():
             if call.status != "started":
                 assert step(state, CallFinished(state.round, position, Result("x"), 1.0)).state is state
-            if call.status != "in_doubt":
+            if VerifyCall(state.round, position) not in todo(state):
                 assert step(state, CallVerified(state.round, position, "done", True, 1.0, Result("x"))).state is state
             if RunCall(state.round, position) not in todo(state):
                 assert step(state, CallStarted(state.round, position, 1.0)).state is state
@@ -208,7 +209,57 @@ def test_nothing_but_a_result_makes_a_call_done(explored: Explored) -> None:
     for state in explored.states:
         for call in state.stage.calls if isinstance(state.stage, Running) else ():
             assert (call.result is not None) == (call.status == "done")
-            assert call.status != "in_doubt" or (call.plan.effect == "write" and not call.plan.idempotent)
+
+
+def test_only_a_tool_that_says_not_done_makes_a_call_wait_that_had_begun(explored: Explored) -> None:
+    for state, event, made in explored.moves:
+        before, after = state.stage, made.state.stage
+        for old, new in zip(_calls(before), _calls(after), strict=False) if isinstance(after, Running) else ():
+            if old.status != "requested" and new.status == "requested":
+                assert isinstance(event, CallVerified)
+                assert (event.verdict, event.executor_dead) == ("not_done", True)
+
+
+def test_of_the_calls_of_a_turn_that_is_over_exactly_those_that_never_began_are_not_executed(
+    explored: Explored,
+) -> None:
+    for state, _, made in explored.moves:
+        if isinstance(state.stage, Running) and not isinstance(made.state.stage, Running):
+            for call, result in zip(_calls(state.stage), made.state.sequence[-1].results, strict=True):
+                assert (result.outcome == "not_executed") == (call.status == "requested")
+
+
+def _calls(stage: Stage) -> tuple[CallState, ...]:
+    return stage.calls if isinstance(stage, Running) else ()
+
+
+def test_while_no_limit_was_met_every_exchange_is_a_round(states: tuple[State, ...]) -> None:
+    for state in states:
+        match state.stage:
+            case Running() | Asking(closing=None) | Ended(status="answered" | "refused"):
+                assert state.rounds == len(state.sequence)
+            case _:
+                assert len(state.sequence) - 1 <= state.rounds <= len(state.sequence)
+
+
+def test_every_request_is_under_way_or_its_tokens_are_told_or_it_counts_as_untold(explored: Explored) -> None:
+    for state, event, made in explored.moves:
+        before, after = state.spent, made.state.spent
+        told = isinstance(event, TurnArrived) and event.turn.usage is not None and made.state is not state
+        assert after.model_calls - before.model_calls == (
+            _under_way(made.state) - _under_way(state) + after.calls_without_usage - before.calls_without_usage + told
+        ), (state, event)
+        assert (after.tokens > before.tokens) == told
+
+
+def _under_way(state: State) -> bool:
+    return isinstance(state.stage, Asking) and state.stage.begun
+
+
+def test_a_call_is_counted_each_time_it_begins(explored: Explored) -> None:
+    for state, event, made in explored.moves:
+        began = isinstance(event, CallStarted) and made.state is not state
+        assert made.state.spent.tool_calls - state.spent.tool_calls == began
 
 
 def test_a_write_is_never_under_way_beside_another_call(states: tuple[State, ...]) -> None:

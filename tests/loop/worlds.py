@@ -207,20 +207,6 @@ def _results(state: State, running: Running, now: float) -> Iterator[Event]:
                 yield CallFinished(state.round, position, Result('{"error": {}}', is_error=True), now, 0.1)
 
 
-def walked(choices: list[int]) -> Iterator[State]:
-    """Yield the states of a walk that goes wherever the choices lead, and lets the worker be lost on its way."""
-    state = replace(State(seq=1), limits=Limits(max_rounds=4))
-    for choice in choices:
-        yield state
-        possible = [*fitting_events(state, 1.0, TURNS, FAILURES[:3]), OwnerLost(1.0)]
-        for turned in range(len(possible)):
-            made = step(state, possible[(choice + turned) % len(possible)]).state
-            if not isinstance(made.stage, Ended):
-                state = made
-                break
-    yield state
-
-
 def run_out(state: State, choose: int = 0) -> State:
     """Let a message run to its end, each attempt answered by the turn number ``choose`` of the table."""
     for _ in range(500):

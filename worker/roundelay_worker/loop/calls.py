@@ -15,13 +15,13 @@ def next_calls(state: State, running: Running) -> tuple[RunCall | VerifyCall, ..
     """Return the calls that may begin now: a run of reads side by side, a write or a doubtful call alone."""
     first = next(i for i, call in enumerate(running.calls) if call.status != "done")
     call = running.calls[first]
-    if call.status == "in_doubt":
+    if call.status == "in_doubt" and not call.plan.repeatable:
         return (VerifyCall(state.round, first),)
     if call.plan.effect == "write":
-        return (RunCall(state.round, first),) if call.status == "requested" else ()
+        return () if call.status == "started" else (RunCall(state.round, first),)
     window = _reads_from(running, first)
     free = state.limits.parallel_reads - sum(running.calls[i].status == "started" for i in window)
-    waiting = [i for i in window if running.calls[i].status == "requested"]
+    waiting = [i for i in window if running.calls[i].status in {"requested", "in_doubt"}]
     return tuple(RunCall(state.round, i) for i in waiting[: max(free, 0)])
 
 
@@ -56,9 +56,9 @@ def finish_call(state: State, running: Running, event: CallFinished) -> Step:
 
 def verify_call(state: State, running: Running, event: CallVerified) -> Step:
     """Settle a call in doubt by what its tool says."""
-    call = running.calls[event.position]
-    if call.status != "in_doubt":
+    if VerifyCall(event.round, event.position) not in next_calls(state, running):
         return Step(state)
+    call = running.calls[event.position]
     if event.verdict == "not_done" and event.executor_dead:
         return stay(replace(state, stage=_with(running, event.position, replace(call, status="requested"))))
     known = event.result if event.verdict == "done" else None
@@ -75,15 +75,9 @@ def _unknown() -> Result:
 
 
 def doubt(state: State, running: Running) -> State:
-    """The executor is gone: reads and idempotent writes may run again, other writes that had begun are in doubt."""
-    return replace(state, stage=replace(running, calls=tuple(_doubted(call) for call in running.calls)))
-
-
-def _doubted(call: CallState) -> CallState:
-    if call.status != "started":
-        return call
-    repeatable = call.plan.effect == "read" or call.plan.idempotent
-    return replace(call, status="requested" if repeatable else "in_doubt")
+    """The executor is gone: nobody knows what became of the calls that had begun."""
+    calls = (replace(call, status="in_doubt") if call.status == "started" else call for call in running.calls)
+    return replace(state, stage=replace(running, calls=tuple(calls)))
 
 
 def _with(running: Running, position: int, call: CallState) -> Running:
@@ -142,10 +136,7 @@ def _asked(turn: Turn) -> list[tuple[str, str]]:
 
 
 def _canonical(call: Call) -> str:
-    try:
-        return call.fault or json.dumps(json.loads(call.arguments), sort_keys=True)
-    except RecursionError:  # nested as deep as could just be read where the call was made
-        return call.arguments
+    return call.fault or json.dumps(json.loads(call.arguments), sort_keys=True)
 
 
 def skip_repeated(state: State, turn: Turn) -> Step:

@@ -73,9 +73,15 @@ class CallPlan:
     idempotent: bool = False
     polling: bool = False
 
+    @property
+    def repeatable(self) -> bool:
+        """Whether a call that had begun may run again though nobody knows what became of it."""
+        return self.effect == "read" or self.idempotent
+
 
 CallStatus = Literal["requested", "started", "in_doubt", "done"]
-"""``in_doubt``: a write had begun when its executor was lost; it is verified or told, never run again blindly."""
+"""``in_doubt``: it had begun when its executor was lost. What may be repeated runs again; a write that may not is
+verified or told, never run again blindly. Only a tool that says "not done" makes such a call ``requested`` anew."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,9 @@ A message moves through four stages::
 * ``max_rounds`` caps the rounds; the turn after the last may still answer. If it asks for tools, its calls are
   answered unexecuted, and a closing turn is asked for. A closing turn that brings no text is replaced by a
   summary that needs no model.
-* Reads of a turn run side by side, a write alone. A write that had begun when its executor was lost is in
-  doubt, and never run again unless its tool says that it was not done and the old executor is known dead.
+* Reads of a turn run side by side, a write alone. A call that had begun when its executor was lost is in doubt:
+  reads and idempotent writes run again, another write never, unless its tool says that it was not done and the old
+  executor is known dead. A message that ends before tells of what stayed in doubt.
 * Events come at least once, late, and out of order. One that does not fit the state any more changes nothing.
 
 The laws that hold for every state are tests: see ``tests/loop``.
@@ -102,7 +103,7 @@ def _start(state: State, event: Started) -> Step:
 def _look_at_clock(state: State, now: float) -> Step:
     stage = state.stage
     if isinstance(stage, Asking) and stage.closing is not None:
-        return stops.end_by_summary(state, stage.closing, now) if now >= state.deadline else Step(state)
+        return stops.soft_stop(state, stage.closing, now) if now >= state.deadline else Step(state)
     return stops.soft_stop(state, "timed_out", now) if now >= state.soft_deadline else Step(state)
 
 

@@ -41,7 +41,7 @@ def give_up(state: State, stage: Asking) -> State:
 
 def _settle_calls(state: State, running: Running, why: str) -> Step:
     exchange = Exchange(running.turn, tuple(_settled(call, why) for call in running.calls))
-    settled = replace(state, stage=Asking(), sequence=(*state.sequence, exchange), streak=0)
+    settled = replace(state, stage=Asking(), sequence=(*state.sequence, exchange))
     if all(call.status == "requested" for call in running.calls):
         return stay(settled)
     ended = Note("round_ended", round=state.round, spent=state.spent)

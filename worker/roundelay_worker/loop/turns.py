@@ -7,7 +7,7 @@ from roundelay.names import SoftStop
 from roundelay_worker.loop.calls import next_round, repeats, skip_repeated
 from roundelay_worker.loop.effects import AskModel, Note
 from roundelay_worker.loop.events import AttemptBegan, TurnArrived, TurnFailed
-from roundelay_worker.loop.history import Exchange, Result, Turn
+from roundelay_worker.loop.history import Exchange, Finish, Result, Turn
 from roundelay_worker.loop.moves import Step, stay, then, untold
 from roundelay_worker.loop.state import Asking, CallPlan, CallState, Failure, Running, State
 from roundelay_worker.loop.stops import end, end_by_summary, fail, give_up, refuse, soft_stop
@@ -193,11 +193,14 @@ def _close(state: State, stage: Asking, reason: SoftStop, turn: Turn, now: float
     final = bool(turn.calls) or turn.finish in {"refused", "paused"}
     if final or _attempts_used(stage) >= state.limits.closing_attempts:
         return end_by_summary(state, reason, now)
-    code = "reply_cut" if turn.finish == "cut" else "empty_reply"
     again = replace(stage, discards=stage.discards + 1)
     if turn.finish == "cut":
-        again = replace(again, doubled=True, nudge=code)
-    return _again(state, again, _retrying(state, stage, code, 0.0), now)
+        again = replace(again, doubled=True, nudge="reply_cut")
+    return _again(state, again, _retrying(state, stage, _UNUSABLE.get(turn.finish, "empty_reply"), 0.0), now)
+
+
+_UNUSABLE: Final[dict[Finish, str]] = {"cut": "reply_cut", "malformed": "malformed_reply", "unknown": "unknown_finish"}
+"""What a reply that is asked for again is called by how it ended; one that ended well was empty."""
 
 
 def _attempts_used(stage: Asking) -> int:
@@ -226,9 +229,13 @@ def _failed(state: State, stage: Asking, failure: Failure, now: float, jitter: f
         return _closing_failed(state, stage, stage.closing, failure, now, delay)
     if not failure.retryable or stage.failures + 1 >= state.limits.model_attempts:
         return fail(state, failure, now)
-    if delay > state.limits.max_retry_delay:
+    if _too_long(state, failure):
         return fail(state, Failure("quota", "The provider asked to wait longer than max_retry_delay."), now)
     return _retry(state, stage, failure.code, now, delay)
+
+
+def _too_long(state: State, failure: Failure) -> bool:
+    return failure.delay is not None and failure.delay > state.limits.max_retry_delay
 
 
 def _repaired(state: State, stage: Asking, failure: Failure) -> Step:
@@ -237,7 +244,7 @@ def _repaired(state: State, stage: Asking, failure: Failure) -> Step:
 
 
 def _closing_failed(state: State, stage: Asking, reason: SoftStop, failure: Failure, now: float, delay: float) -> Step:
-    worth_it = failure.retryable and delay <= state.limits.max_retry_delay
+    worth_it = failure.retryable and not _too_long(state, failure)
     if not worth_it or _attempts_used(stage) >= state.limits.closing_attempts:
         return end_by_summary(state, reason, now)
     return _retry(state, stage, failure.code, now, delay)
