@@ -1,32 +1,27 @@
 """Recorded exchanges of the Messages API: what we read of the replies, and what we would have asked."""
 
 import json
-import os
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from recorded import NEEDED, body_of, files, load, named, numbered, read, summary
 
-from roundelay_worker.loop.history import AssistantText, Call, Entry, Exchange, Result, Turn, TurnUsage, UserText
+from roundelay_worker.loop.history import AssistantText, Call, Entry, Exchange, Result, Turn, UserText
 from roundelay_worker.providers.anthropic_reply import MessageAssembly
 from roundelay_worker.providers.anthropic_request import THINKING, to_request
 from roundelay_worker.providers.base import ModelFailure, ModelRequest, ToolSpec
 from roundelay_worker.providers.failures import classify
-from roundelay_worker.providers.reading import BodyReader, TextPiece
+from roundelay_worker.providers.reading import BodyReader
 from roundelay_worker.providers.schema import portable_schema
 from roundelay_worker.providers.slices import elements
 
-PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
-FOLDER = Path(os.environ.get("ROUNDELAY_RECORDINGS", "")) / "anthropic"
-FILES = sorted(FOLDER.glob("*.json")) if os.environ.get("ROUNDELAY_RECORDINGS") else []
+FILES = files("anthropic")
 ORIGIN = "anthropic:recorded@https://example.org"
 REQUEST = ModelRequest("", ())
 
-pytestmark = pytest.mark.skipif(not FILES, reason="ROUNDELAY_RECORDINGS is not set")
+pytestmark = NEEDED
 
 # What each recorded reply is: how it ended, the tools it calls, how long its text is, and its tokens
 # (input with what the cache did, output, of it reasoning).
@@ -118,44 +113,16 @@ OTHER_REASONING = {
 PLAIN = str.maketrans({"\u2013": "-", "\u2019": "'"})
 
 
-def recorded(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text())
+def turn_of(exchange: dict[str, Any]) -> Turn:
+    return read(MessageAssembly(REQUEST, ORIGIN), body_of(exchange))[0]
 
 
-def body_of(exchange: dict[str, Any]) -> bytes:
-    response = exchange["response"]
-    return response["sse"].encode() if "sse" in response else json.dumps(response["body"]).encode()
-
-
-def read(exchange: dict[str, Any]) -> Turn:
-    reader = BodyReader(MessageAssembly(REQUEST, ORIGIN))
-    reader.feed(body_of(exchange))
-    return reader.finish()
-
-
-def summary(turn: Turn) -> tuple[Any, ...]:
-    usage = turn.usage or TurnUsage()
-    tokens = (usage.input_tokens, usage.output_tokens, usage.reasoning_tokens)
-    return turn.finish, " ".join(call.name for call in turn.calls), len(turn.text), tokens
-
-
-def replies() -> Iterator[Any]:
-    for path in FILES:
-        for number, exchange in enumerate(recorded(path)["exchanges"]):
-            if exchange["response"]["status"] == 200:
-                yield pytest.param(path, number, id=f"{path.stem}-{number}")
-
-
-SMALL = [reply for reply in replies() if reply.values[0].stat().st_size < 40_000]
-DAMAGE = st.one_of(
-    st.binary(max_size=12),
-    st.sampled_from([b"null", b"{}", b"[]", b'"', b"1e999", b"\\ud83d", b"[" * 2000, b"9" * 5000, b"NaN", b"true"]),
-)
+SMALL = [reply for reply in numbered("anthropic") if reply.values[0].stat().st_size < 40_000]
 
 
 def runs() -> Iterator[Any]:
     for path in FILES:
-        recording = recorded(path)
+        recording = load(path)
         for run in recording["runs"]:
             if recording["exchanges"][run[0]]["request"].get("body"):
                 yield pytest.param(path, run, id=f"{path.stem}-{run[0]}")
@@ -230,12 +197,12 @@ def ours(recorded_body: dict[str, Any], turns: list[Turn]) -> dict[str, Any]:
     return to_request(request, recorded_body["model"], ORIGIN)
 
 
-@pytest.mark.parametrize(("path", "number"), list(replies()))
+@pytest.mark.parametrize(("path", "number"), list(numbered("anthropic")))
 def test_a_recorded_reply_is_read_as_the_turn_that_it_was(path, number):
-    turn = read(recorded(path)["exchanges"][number])
+    turn = turn_of(load(path)["exchanges"][number])
 
     assert summary(turn) == TURNS[path.stem][number]
-    content = content_of(recorded(path)["exchanges"][number])
+    content = content_of(load(path)["exchanges"][number])
     assert turn.text == "".join(block["text"] for block in content if block["type"] == "text")
     calls = [(block["id"], block["input"]) for block in content if block["type"] == "tool_use"]
     assert [(call.wire_id, json.loads(call.arguments)) for call in turn.calls] == calls
@@ -243,11 +210,11 @@ def test_a_recorded_reply_is_read_as_the_turn_that_it_was(path, number):
     assert turn.native is None or json.loads(turn.native.blocks) == kept
 
 
-@pytest.mark.parametrize(("path", "number"), list(replies()))
+@pytest.mark.parametrize(("path", "number"), list(numbered("anthropic")))
 def test_untouched_blocks_of_a_recorded_reply_are_kept_byte_for_byte(path, number):
-    exchange = recorded(path)["exchanges"][number]
+    exchange = load(path)["exchanges"][number]
     body = body_of(exchange).decode()
-    turn = read(exchange)
+    turn = turn_of(exchange)
 
     blocks = elements(turn.native.blocks) if turn.native else []
 
@@ -258,7 +225,7 @@ def test_untouched_blocks_of_a_recorded_reply_are_kept_byte_for_byte(path, numbe
 
 @pytest.mark.parametrize(("path", "run"), list(runs()))
 def test_our_requests_of_a_run_are_the_recorded_ones(path, run):
-    exchanges = recorded(path)["exchanges"]
+    exchanges = load(path)["exchanges"]
     turns: list[Turn] = []
     for number in run:
         body = exchanges[number]["request"]["body"]
@@ -267,7 +234,7 @@ def test_our_requests_of_a_run_are_the_recorded_ones(path, run):
 
         assert comparable(sent, path) == comparable(body, path)
         if exchanges[number]["response"]["status"] == 200:
-            turns.append(read(exchanges[number]))
+            turns.append(turn_of(exchanges[number]))
 
 
 def comparable(body: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -287,55 +254,16 @@ def comparable(body: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def test_an_effort_that_the_model_does_not_know_is_dropped():
-    response = recorded(FOLDER / "error-400-effort.json")["exchanges"][0]["response"]
+    response = named("anthropic", "error-400-effort")[0]["response"]
 
     failure = classify(response["status"], response["headers"], json.dumps(response["body"]).encode())
 
     assert (failure.code, failure.retryable, failure.repair) == ("bad_request", False, "drop:reasoning_effort")
 
 
-@settings(PATIENT, max_examples=60)
-@given(st.data())
-def test_a_recorded_reply_reads_the_same_however_its_bytes_are_cut(data):
-    path, number = data.draw(st.sampled_from([reply.values for reply in SMALL]))
-    exchange = recorded(path)["exchanges"][number]
-    body = body_of(exchange)
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=40)))
-    reader = BodyReader(MessageAssembly(REQUEST, ORIGIN))
-    shown: list[str] = []
-
-    for start, end in pairwise([0, *cuts, len(body)]):
-        shown += [piece.text for piece in reader.feed(body[start:end]) if isinstance(piece, TextPiece)]
-
-    assert reader.finish() == read(exchange)
-    assert "sse" not in exchange["response"] or "".join(shown) == read(exchange).text
-
-
-@settings(PATIENT, max_examples=300)
-@given(st.data())
-def test_a_broken_reply_is_a_turn_or_a_failure_and_nothing_else(data):
-    path, number = data.draw(st.sampled_from([reply.values for reply in SMALL]))
-    body = bytearray(body_of(recorded(path)["exchanges"][number]))
-    for _ in range(data.draw(st.integers(1, 4))):
-        at = data.draw(st.integers(0, len(body) - 1))
-        body[at : at + data.draw(st.integers(0, 30))] = data.draw(DAMAGE)
-    reader = BodyReader(MessageAssembly(REQUEST, ORIGIN))
-
-    try:
-        reader.feed(bytes(body))
-        turn = reader.finish()
-    except ModelFailure:
-        return
-
-    for call in turn.calls:
-        assert isinstance(json.loads(call.arguments), dict)
-    request = ModelRequest("", (UserText("Hello"), Exchange(turn, tuple(Result("ok") for _ in turn.calls))))
-    to_request(request, "m", ORIGIN)
-
-
 @pytest.mark.parametrize(("path", "number"), [reply for reply in SMALL if "stream" in reply.id])
 def test_a_stream_that_ends_before_its_stop_reason_is_cut_off(path, number):
-    body = body_of(recorded(path)["exchanges"][number])
+    body = body_of(load(path)["exchanges"][number])
     events = body.split(b"\n\n")
     last = next(place for place, event in enumerate(events) if b"event: message_delta" in event)
 

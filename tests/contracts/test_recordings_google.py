@@ -1,32 +1,28 @@
 """Recorded exchanges of Gemini's generateContent: what we read of the replies, and what we would have asked."""
 
 import json
-import os
 from collections.abc import Iterator
-from itertools import groupby, pairwise
+from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from recorded import NEEDED, body_of, files, load, named, numbered, read, summary
 
-from roundelay_worker.loop.history import AssistantText, Call, Entry, Exchange, Result, Turn, TurnUsage, UserText
-from roundelay_worker.providers.base import ModelFailure, ModelRequest, ToolSpec
+from roundelay_worker.loop.history import AssistantText, Call, Entry, Exchange, Result, Turn, UserText
+from roundelay_worker.providers.base import ModelRequest, ToolSpec
 from roundelay_worker.providers.failures import classify
 from roundelay_worker.providers.google_reply import GenerationAssembly
 from roundelay_worker.providers.google_request import UNSIGNED, to_request
-from roundelay_worker.providers.reading import BodyReader, TextPiece
+from roundelay_worker.providers.reading import BodyReader
 from roundelay_worker.providers.slices import elements
 
-PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
-FOLDER = Path(os.environ.get("ROUNDELAY_RECORDINGS", "")) / "gemini"
-FILES = sorted(FOLDER.glob("*.json")) if os.environ.get("ROUNDELAY_RECORDINGS") else []
+FILES = files("gemini")
 ORIGIN = "google:recorded@https://example.org"
 REQUEST = ModelRequest("", ())
 
-pytestmark = pytest.mark.skipif(not FILES, reason="ROUNDELAY_RECORDINGS is not set")
+pytestmark = NEEDED
 
 # What each recorded reply is: how it ended, the tools it calls, how long its text is, and its tokens
 # (input, output with thoughts, of it thoughts).
@@ -94,45 +90,17 @@ OTHER_SIGNATURES = {
 }
 
 
-def recorded(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text())
+def turn_of(exchange: dict[str, Any]) -> Turn:
+    return read(GenerationAssembly(REQUEST, ORIGIN), body_of(exchange))[0]
 
 
-def body_of(exchange: dict[str, Any]) -> bytes:
-    response = exchange["response"]
-    return response["sse"].encode() if "sse" in response else json.dumps(response["body"]).encode()
-
-
-def read(exchange: dict[str, Any]) -> Turn:
-    reader = BodyReader(GenerationAssembly(REQUEST, ORIGIN))
-    reader.feed(body_of(exchange))
-    return reader.finish()
-
-
-def replies() -> Iterator[Any]:
-    for path in FILES:
-        for number, exchange in enumerate(recorded(path)["exchanges"]):
-            if exchange["response"]["status"] == 200:
-                yield pytest.param(path, number, id=f"{path.stem}-{number}")
-
-
-SMALL = [reply for reply in replies() if reply.values[0].stat().st_size < 40_000]
-DAMAGE = st.one_of(
-    st.binary(max_size=12),
-    st.sampled_from([b"null", b"{}", b"[]", b'"', b"1e999", b"\\ud83d", b"[" * 2000, b"9" * 5000, b"NaN", b"true"]),
-)
+SMALL = [reply for reply in numbered("gemini") if reply.values[0].stat().st_size < 40_000]
 
 
 def runs() -> Iterator[Any]:
     for path in FILES:
-        for run in recorded(path)["runs"]:
+        for run in load(path)["runs"]:
             yield pytest.param(path, run, id=f"{path.stem}-{run[0]}")
-
-
-def summary(turn: Turn) -> tuple[Any, ...]:
-    usage = turn.usage or TurnUsage()
-    tokens = (usage.input_tokens, usage.output_tokens, usage.reasoning_tokens)
-    return turn.finish, " ".join(call.name for call in turn.calls), len(turn.text), tokens
 
 
 def chunks_of(exchange: dict[str, Any]) -> list[str]:
@@ -231,12 +199,12 @@ def model_of(exchange: dict[str, Any]) -> str:
     return exchange["request"]["path"].rpartition("/")[2].partition(":")[0]
 
 
-@pytest.mark.parametrize(("path", "number"), list(replies()))
+@pytest.mark.parametrize(("path", "number"), list(numbered("gemini")))
 def test_a_recorded_reply_is_read_as_the_turn_that_it_was(path, number):
-    turn = read(recorded(path)["exchanges"][number])
+    turn = turn_of(load(path)["exchanges"][number])
 
     assert summary(turn) == TURNS[path.stem][number]
-    parts = parts_of(recorded(path)["exchanges"][number])
+    parts = parts_of(load(path)["exchanges"][number])
     calls = [part["functionCall"] for part in parts if "functionCall" in part]
     assert turn.text == "".join(part.get("text", "") for part in parts)
     assert [(call.wire_id, json.loads(call.arguments)) for call in turn.calls] == [
@@ -245,11 +213,11 @@ def test_a_recorded_reply_is_read_as_the_turn_that_it_was(path, number):
     assert turn.native is None or json.loads(turn.native.blocks) == [part for part in parts if part != {"text": ""}]
 
 
-@pytest.mark.parametrize(("path", "number"), list(replies()))
+@pytest.mark.parametrize(("path", "number"), list(numbered("gemini")))
 def test_the_parts_of_a_recorded_reply_are_kept_byte_for_byte(path, number):
-    exchange = recorded(path)["exchanges"][number]
+    exchange = load(path)["exchanges"][number]
     body = body_of(exchange).decode()
-    turn = read(exchange)
+    turn = turn_of(exchange)
 
     parts = elements(turn.native.blocks) if turn.native else []
 
@@ -258,7 +226,7 @@ def test_the_parts_of_a_recorded_reply_are_kept_byte_for_byte(path, number):
 
 @pytest.mark.parametrize(("path", "run"), list(runs()))
 def test_our_requests_of_a_run_are_the_recorded_ones(path, run):
-    exchanges = recorded(path)["exchanges"]
+    exchanges = load(path)["exchanges"]
     turns: list[Turn] = []
     for number in run:
         body = exchanges[number]["request"]["body"]
@@ -267,56 +235,17 @@ def test_our_requests_of_a_run_are_the_recorded_ones(path, run):
 
         assert comparable(sent, path) == comparable(body, path)
         if exchanges[number]["response"]["status"] == 200:
-            turns.append(read(exchanges[number]))
-
-
-@settings(PATIENT, max_examples=60)
-@given(st.data())
-def test_a_recorded_reply_reads_the_same_however_its_bytes_are_cut(data):
-    path, number = data.draw(st.sampled_from([reply.values for reply in SMALL]))
-    exchange = recorded(path)["exchanges"][number]
-    body = body_of(exchange)
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=40)))
-    reader = BodyReader(GenerationAssembly(REQUEST, ORIGIN))
-    shown: list[str] = []
-
-    for start, end in pairwise([0, *cuts, len(body)]):
-        shown += [piece.text for piece in reader.feed(body[start:end]) if isinstance(piece, TextPiece)]
-
-    assert reader.finish() == read(exchange)
-    assert "sse" not in exchange["response"] or "".join(shown) == read(exchange).text
-
-
-@settings(PATIENT, max_examples=300)
-@given(st.data())
-def test_a_broken_reply_is_a_turn_or_a_failure_and_nothing_else(data):
-    path, number = data.draw(st.sampled_from([reply.values for reply in SMALL]))
-    body = bytearray(body_of(recorded(path)["exchanges"][number]))
-    for _ in range(data.draw(st.integers(1, 4))):
-        at = data.draw(st.integers(0, len(body) - 1))
-        body[at : at + data.draw(st.integers(0, 30))] = data.draw(DAMAGE)
-    reader = BodyReader(GenerationAssembly(REQUEST, ORIGIN))
-
-    try:
-        reader.feed(bytes(body))
-        turn = reader.finish()
-    except ModelFailure:
-        return
-
-    for call in turn.calls:
-        assert isinstance(json.loads(call.arguments), dict)
-    request = ModelRequest("", (UserText("Hello"), Exchange(turn, tuple(Result("ok") for _ in turn.calls))))
-    to_request(request, "gemini-3-pro", ORIGIN)
+            turns.append(turn_of(exchanges[number]))
 
 
 @pytest.mark.parametrize(("path", "number"), [reply for reply in SMALL if "stream" in reply.id])
 def test_the_same_reply_as_one_json_array_is_the_same_turn(path, number):
-    exchange = recorded(path)["exchanges"][number]
+    exchange = load(path)["exchanges"][number]
     reader = BodyReader(GenerationAssembly(REQUEST, ORIGIN))
 
     reader.feed(("[" + "\n,\r\n".join(chunks_of(exchange)) + "\n]\n").encode())
 
-    assert reader.finish() == read(exchange)
+    assert reader.finish() == turn_of(exchange)
 
 
 @pytest.mark.parametrize(
@@ -328,7 +257,7 @@ def test_the_same_reply_as_one_json_array_is_the_same_turn(path, number):
     ],
 )
 def test_a_recorded_error_is_classified(name, code, retryable, delay):
-    response = recorded(FOLDER / f"{name}.json")["exchanges"][0]["response"]
+    response = named("gemini", f"{name}")[0]["response"]
 
     failure = classify(response["status"], response["headers"], json.dumps(response["body"]).encode())
 
@@ -336,7 +265,7 @@ def test_a_recorded_error_is_classified(name, code, retryable, delay):
 
 
 def test_a_history_that_another_model_made_is_signed_with_the_word_that_skips_the_check():
-    exchange = recorded(FOLDER / "tools-skip-signature-validator.json")["exchanges"][0]
+    exchange = named("gemini", "tools-skip-signature-validator")[0]
 
     sent = ours(exchange["request"]["body"], [], model_of(exchange))
 

@@ -2,26 +2,21 @@
 
 import itertools
 import json
-import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+from recorded import NEEDED, Recording, body_of, failures, files, load, read, replies, steps
 
 from roundelay_worker.loop.history import AssistantText, Exchange, History, Result, Turn, UserText
 from roundelay_worker.providers.base import ModelFailure, ModelRequest, ToolSpec
 from roundelay_worker.providers.chat_reading import ChatAssembly
 from roundelay_worker.providers.chat_request import ChatTarget, to_request
 from roundelay_worker.providers.chat_servers import server_of
-from roundelay_worker.providers.failures import classify
-from roundelay_worker.providers.reading import BodyReader
 
-FOLDER = os.environ.get("ROUNDELAY_RECORDINGS", "")
-FILES = sorted(Path(FOLDER, "openai-chat").glob("*.json")) if FOLDER else []
-pytestmark = pytest.mark.skipif(not FILES, reason="ROUNDELAY_RECORDINGS is not set")
-
-Recording = dict[str, Any]
+FOLDER = "openai-chat"
+FILES = files(FOLDER)
+pytestmark = NEEDED
 
 MAY_DIFFER_AT_TOP = {
     "stream": "we always stream at first",
@@ -56,14 +51,6 @@ REWRITTEN_BY_THEIR_CLIENT = {
 }
 
 
-def load(path: Path) -> Recording:
-    return json.loads(path.read_text())
-
-
-def body_of(response: Recording) -> bytes:
-    return response["sse"].encode() if "sse" in response else json.dumps(response["body"]).encode()
-
-
 def target_of(exchange: Recording) -> ChatTarget:
     host = exchange["request"].get("host") or "somewhere"
     model = (exchange["request"].get("body") or {}).get("model", "some-model")
@@ -77,44 +64,27 @@ def request_of(body: Recording, history: History = ()) -> ModelRequest:
     return ModelRequest(system=system, history=history, tools=tools, tool_choice="auto" if tools else None)
 
 
-def read(exchange: Recording, chunk: int = 0) -> Turn:
+def turn_of(exchange: Recording, chunk: int = 0) -> Turn:
     body = exchange["request"].get("body") or {"messages": []}
     if "tools" not in body:
         body = {**body, "tools": [{"function": {"name": "read_file"}}]}
-    reader = BodyReader(ChatAssembly(request_of(body), target_of(exchange).origin))
-    payload = body_of(exchange["response"])
-    for at in range(0, len(payload), chunk or len(payload)):
-        reader.feed(payload[at : at + (chunk or len(payload))])
-    return reader.finish()
+    assembly = ChatAssembly(request_of(body), target_of(exchange).origin)
+    payload = body_of(exchange)
+    return read(assembly, payload, range(chunk, len(payload), chunk) if chunk else ())[0]
 
 
-def replies() -> Iterator[Any]:
-    for path in FILES:
-        for at, exchange in enumerate(load(path)["exchanges"]):
-            if exchange["response"]["status"] == 200 and "error" not in (exchange["response"].get("body") or {}):
-                yield pytest.param(exchange, id=f"{path.stem}-{at}")
-
-
-def steps() -> Iterator[Any]:
-    for path in FILES:
-        recording = load(path)
-        for run in recording["runs"]:
-            if len(run) > 1 and path.stem not in REWRITTEN_BY_THEIR_CLIENT:
-                yield pytest.param([recording["exchanges"][at] for at in run], id=f"{path.stem}-{run[0]}")
-
-
-@pytest.mark.parametrize("exchange", list(replies()))
+@pytest.mark.parametrize("exchange", list(replies(FOLDER)))
 def test_a_recorded_reply_is_read_the_same_however_it_is_cut(exchange: Recording) -> None:
-    whole = read(exchange)
+    whole = turn_of(exchange)
 
-    assert read(exchange, chunk=1) == whole
-    assert read(exchange, chunk=7) == whole
+    assert turn_of(exchange, chunk=1) == whole
+    assert turn_of(exchange, chunk=7) == whole
     assert whole.finish in {"complete", "cut"}
     assert whole.text or whole.calls or whole.finish == "cut"
     assert all(not call.fault for call in whole.calls)
 
 
-@pytest.mark.parametrize("run", list(steps()))
+@pytest.mark.parametrize("run", list(steps(FOLDER, REWRITTEN_BY_THEIR_CLIENT)))
 def test_each_recorded_request_follows_from_our_reading_of_the_reply_before(run: list[Recording]) -> None:
     target = target_of(run[0])
     history = past(run[0]["request"]["body"]["messages"])
@@ -123,7 +93,7 @@ def test_each_recorded_request_follows_from_our_reading_of_the_reply_before(run:
         if exchange["response"]["status"] != 200:
             history = past(recorded)
             continue
-        history = (*history, *grown(read(exchange), recorded[len(sent) :]))
+        history = (*history, *grown(turn_of(exchange), recorded[len(sent) :]))
         ours = to_request(request_of(following["request"]["body"], history), target)
         compare(ours, following["request"]["body"])
 
@@ -203,15 +173,7 @@ def strip(value: Any, depth: int = 0) -> Any:
 
 
 def test_errors_are_told_by_their_recorded_bodies() -> None:
-    seen = {}
-    for path in FILES:
-        for exchange in load(path)["exchanges"]:
-            response = exchange["response"]
-            if response["status"] >= 400:
-                failure = classify(response["status"], response["headers"], body_of(response))
-                seen[path.stem] = (failure.code, failure.retryable, failure.repair)
-
-    assert seen == {
+    assert failures(FOLDER) == {
         "deepseek-error-400-context": ("context_overflow", False, "shrink"),
         "error-400-system-role": ("bad_request", False, "role:system"),
         "error-401-stream": ("credentials", False, ""),
@@ -227,4 +189,4 @@ def test_an_error_under_status_200_is_an_error() -> None:
         for exchange in load(path)["exchanges"]:
             if "error" in (exchange["response"].get("body") or {}) and exchange["response"]["status"] == 200:
                 with pytest.raises(ModelFailure):
-                    read(exchange)
+                    turn_of(exchange)

@@ -2,25 +2,20 @@
 
 import itertools
 import json
-import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+from recorded import NEEDED, Recording, body_of, failures, files, named, read, replies, steps
 
 from roundelay_worker.loop.history import AssistantText, Exchange, History, Result, Turn, UserText
 from roundelay_worker.providers.base import ModelFailure, ModelRequest, ToolSpec
-from roundelay_worker.providers.failures import classify
 from roundelay_worker.providers.openai_reading import ResponsesAssembly
 from roundelay_worker.providers.openai_request import ResponsesTarget, to_request
-from roundelay_worker.providers.reading import BodyReader
 
-FOLDER = os.environ.get("ROUNDELAY_RECORDINGS", "")
-FILES = sorted(Path(FOLDER, "openai-responses").glob("*.json")) if FOLDER else []
-pytestmark = pytest.mark.skipif(not FILES, reason="ROUNDELAY_RECORDINGS is not set")
-
-Recording = dict[str, Any]
+FOLDER = "openai-responses"
+FILES = files(FOLDER)
+pytestmark = NEEDED
 
 MAY_DIFFER_AT_TOP = {
     "stream": "we always stream at first",
@@ -52,14 +47,6 @@ REWRITTEN_BY_THEIR_CLIENT = {
 }
 
 
-def load(path: Path) -> Recording:
-    return json.loads(path.read_text())
-
-
-def body_of(response: Recording) -> bytes:
-    return response["sse"].encode() if "sse" in response else json.dumps(response["body"]).encode()
-
-
 def target_of(exchange: Recording) -> ResponsesTarget:
     model = (exchange["request"].get("body") or {}).get("model", "some-model")
     return ResponsesTarget(model=model, origin=f"openai:{model}@https://{exchange['request'].get('host')}")
@@ -71,48 +58,31 @@ def request_of(body: Recording, history: History = ()) -> ModelRequest:
     return ModelRequest(system=system, history=history, tools=tools, tool_choice="auto" if tools else None)
 
 
-def read(exchange: Recording, chunk: int = 0) -> Turn:
-    reader = BodyReader(ResponsesAssembly(request_of({"tools": []}), target_of(exchange).origin))
-    payload = body_of(exchange["response"])
-    for at in range(0, len(payload), chunk or len(payload)):
-        reader.feed(payload[at : at + (chunk or len(payload))])
-    return reader.finish()
+def turn_of(exchange: Recording, chunk: int = 0) -> Turn:
+    assembly = ResponsesAssembly(request_of({"tools": []}), target_of(exchange).origin)
+    payload = body_of(exchange)
+    return read(assembly, payload, range(chunk, len(payload), chunk) if chunk else ())[0]
 
 
-def replies() -> Iterator[Any]:
-    for path in FILES:
-        for at, exchange in enumerate(load(path)["exchanges"]):
-            if exchange["response"]["status"] == 200 and "stream-error" not in path.stem:
-                yield pytest.param(exchange, id=f"{path.stem}-{at}")
-
-
-def steps() -> Iterator[Any]:
-    for path in FILES:
-        recording = load(path)
-        for run in recording["runs"]:
-            if len(run) > 1 and path.stem not in REWRITTEN_BY_THEIR_CLIENT:
-                yield pytest.param([recording["exchanges"][at] for at in run], id=f"{path.stem}-{run[0]}")
-
-
-@pytest.mark.parametrize("exchange", list(replies()))
+@pytest.mark.parametrize("exchange", list(replies(FOLDER)))
 def test_a_recorded_reply_is_read_the_same_however_it_is_cut(exchange: Recording) -> None:
-    whole = read(exchange)
+    whole = turn_of(exchange)
 
-    assert read(exchange, chunk=1) == whole
-    assert read(exchange, chunk=7) == whole
+    assert turn_of(exchange, chunk=1) == whole
+    assert turn_of(exchange, chunk=7) == whole
     assert whole.finish in {"complete", "cut"}
     assert whole.text or whole.calls or whole.finish == "cut"
     assert whole.usage is None or whole.usage.input_tokens > 0
     assert all(not call.fault for call in whole.calls)
 
 
-@pytest.mark.parametrize("run", list(steps()))
+@pytest.mark.parametrize("run", list(steps(FOLDER, REWRITTEN_BY_THEIR_CLIENT)))
 def test_each_recorded_request_follows_from_our_reading_of_the_reply_before(run: list[Recording]) -> None:
     target = target_of(run[0])
     history = past(items_of(run[0]["request"]["body"]))
     for exchange, following in itertools.pairwise(run):
         sent, recorded = items_of(exchange["request"]["body"]), items_of(following["request"]["body"])
-        history = (*history, *grown(read(exchange), recorded[len(sent) :]))
+        history = (*history, *grown(turn_of(exchange), recorded[len(sent) :]))
         ours = to_request(request_of(following["request"]["body"], history), target)
         compare(ours, following["request"]["body"])
 
@@ -188,15 +158,7 @@ def strip(item: Any) -> Any:
 
 
 def test_errors_are_told_by_their_recorded_bodies() -> None:
-    seen = {}
-    for path in FILES:
-        for exchange in load(path)["exchanges"]:
-            response = exchange["response"]
-            if response["status"] >= 400:
-                failure = classify(response["status"], response["headers"], body_of(response))
-                seen[path.stem] = (failure.code, failure.retryable, failure.repair)
-
-    assert seen == {
+    assert failures(FOLDER) == {
         "error-400-model": ("model_not_found", False, ""),
         "error-400-strict-schema": ("bad_request", False, ""),
         "error-400-temperature-stream": ("bad_request", False, "drop:temperature"),
@@ -207,21 +169,21 @@ def test_errors_are_told_by_their_recorded_bodies() -> None:
 
 
 def test_spent_credit_inside_a_stream_is_not_retried() -> None:
-    exchange = load(Path(FOLDER, "openai-responses", "ro-stream-error-insufficient_quota.json"))["exchanges"][0]
+    exchange = named(FOLDER, "ro-stream-error-insufficient_quota")[0]
 
     with pytest.raises(ModelFailure) as caught:
-        read(exchange)
+        turn_of(exchange)
 
     assert (caught.value.code, caught.value.retryable) == ("quota", False)
 
 
 def test_reasoning_goes_back_as_it_was_done_not_as_it_was_added_or_repeated() -> None:
-    exchange = load(Path(FOLDER, "openai-responses", "ro-reasoning-encrypted-stream.json"))["exchanges"][0]
+    exchange = named(FOLDER, "ro-reasoning-encrypted-stream")[0]
     lines = exchange["response"]["sse"].split("response.completed", maxsplit=1)[0].splitlines()
     events = [json.loads(line[5:]) for line in lines if line.startswith("data:") and line.endswith("}")]
     done = [e["item"] for e in events if e["type"] == "response.output_item.done" and e["item"]["type"] == "reasoning"]
 
-    turn = read(exchange)
+    turn = turn_of(exchange)
 
     assert turn.native is not None
     kept = [item for item in json.loads(turn.native.blocks) if item["type"] == "reasoning"]
@@ -230,9 +192,9 @@ def test_reasoning_goes_back_as_it_was_done_not_as_it_was_added_or_repeated() ->
 
 
 def test_what_a_model_says_beside_its_calls_keeps_its_phase_and_is_not_mistaken_for_the_answer() -> None:
-    exchanges = load(Path(FOLDER, "openai-responses", "phase-commentary-stream.json"))["exchanges"]
+    exchanges = named(FOLDER, "phase-commentary-stream")
 
-    first, last = (read(exchange) for exchange in exchanges)
+    first, last = (turn_of(exchange) for exchange in exchanges)
 
     assert first.calls
     assert first.native is not None
