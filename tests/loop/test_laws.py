@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from worlds import (
+    DEADLINE,
     ESTIMATE,
     FAILURES,
     SOFT,
@@ -302,6 +303,16 @@ def test_a_closing_turn_follows_every_soft_stop_that_has_time_for_it(explored: E
     for state, event, made in explored.moves:
         if isinstance(made.state.stage, Ended) and made.state.stage.status in {"round_limit", "no_progress"}:
             assert (isinstance(state.stage, Asking) and state.stage.closing is not None) or event.now > SOFT
+
+
+def test_nothing_is_asked_for_again_when_its_time_is_over(explored: Explored) -> None:
+    for state, event, made in explored.moves:
+        if made.state is state or not isinstance(state.stage, Asking) or isinstance(event, OwnerLost):
+            continue
+        if event.now >= DEADLINE and state.stage.closing is not None:
+            assert isinstance(made.state.stage, Ended), (state, event)
+        if event.now >= SOFT and isinstance(made.state.stage, Asking):
+            assert made.state.stage.closing is not None or made.state.round > state.round, (state, event)
 
 
 def test_a_worker_that_obeys_finds_every_event_of_its_own_fitting() -> None:

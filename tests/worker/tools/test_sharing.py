@@ -13,7 +13,8 @@ texts = st.one_of(
     st.text(alphabet="aé€😀", max_size=400),
     st.integers(0, 3000).map(lambda length: "x" * length),
 )
-results = st.lists(st.builds(Result, texts, st.booleans()), max_size=8)
+outcomes = st.sampled_from(["done", "not_executed", "unknown"])
+results = st.lists(st.builds(Result, texts, st.booleans(), outcomes), max_size=8)
 
 
 @given(results, st.integers(0, 6000))
@@ -27,7 +28,7 @@ def test_the_total_fits_wherever_errors_and_markers_leave_room(given_results, li
 @given(results, st.integers(0, 6000))
 def test_errors_and_order_and_flags_stay_and_nothing_grows(given_results, limit):
     shared = share_bytes(given_results, limit)
-    assert [r.is_error for r in shared] == [r.is_error for r in given_results]
+    assert [(r.is_error, r.outcome) for r in shared] == [(r.is_error, r.outcome) for r in given_results]
     for before, after in zip(given_results, shared, strict=True):
         assert size(after.text) <= size(before.text)
         if before.is_error:

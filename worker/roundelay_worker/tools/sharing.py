@@ -1,6 +1,7 @@
 """Shares out the bytes that all results of one round may take together."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from roundelay_worker.loop.history import Result
 from roundelay_worker.tools.cutting import shorten, size
@@ -18,7 +19,7 @@ def share_bytes(results: Sequence[Result], limit: int) -> tuple[Result, ...]:
     errors = sum(length for length, result in zip(sizes, results, strict=True) if result.is_error)
     lengths = sorted(length for length, result in zip(sizes, results, strict=True) if not result.is_error)
     level = _level(lengths, limit - errors)
-    return tuple(result if result.is_error else Result(shorten(result.text, level)) for result in results)
+    return tuple(result if result.is_error else replace(result, text=shorten(result.text, level)) for result in results)
 
 
 def _level(lengths: Sequence[int], room: int) -> int:
