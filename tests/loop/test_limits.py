@@ -5,7 +5,7 @@ from playing import SOFT, Play, asks, says
 from worlds import USED
 
 from roundelay_worker.loop.effects import AskModel
-from roundelay_worker.loop.events import CancelAsked, Started
+from roundelay_worker.loop.events import CancelAsked, Started, TurnFailed
 from roundelay_worker.loop.history import Call, Turn, TurnUsage
 from roundelay_worker.loop.state import Asking, Ended, Failure, Limits, State
 from roundelay_worker.loop.step import step, todo
@@ -176,6 +176,17 @@ def test_usage_adds_up_and_model_calls_are_requests_sent() -> None:
     spent = play.state.spent
     assert (spent.input_tokens, spent.output_tokens, spent.cached_tokens, spent.reasoning_tokens) == (100, 20, 10, 5)
     assert (spent.model_calls, spent.tool_calls, spent.calls_without_usage) == (3, 2, 2)
+
+
+@pytest.mark.parametrize("cap", [0, 10])
+def test_a_request_that_never_left_is_no_request_and_costs_nothing(cap: int) -> None:
+    play = Play([asks("look")], Limits(max_rounds=cap, max_total_tokens=20_000))
+    play.run(until=lambda state: state.sequence != () and isinstance(state.stage, Asking) and state.stage.begun)
+    large = Failure("request_too_large", "The message is larger than a request may be.")
+    play.feed(TurnFailed(2, 1, large, 1.0, 0.0, sent=False))
+    assert play.ended.status == ("failed" if cap else "round_limit")
+    spent = play.state.spent
+    assert (spent.model_calls, spent.calls_without_usage, spent.tokens, play.state.reserved) == (1, 0, 120, 0)
 
 
 def test_a_message_begins_once_with_its_limits_and_deadlines() -> None:

@@ -344,7 +344,8 @@ class Advance:
             request = model_request(session.state, setup, wanted, session.conversation_id)
         except ModelFailure as exc:
             failure = Failure(exc.code, exc.message)
-            self._apply(session, TurnFailed(wanted.round, wanted.attempt, failure, self._clock.now(), 0.0))
+            failed = TurnFailed(wanted.round, wanted.attempt, failure, self._clock.now(), 0.0, sent=False)
+            self._apply(session, failed)
             return
         event = await self._performer.ask(session, setup, wanted, request)
         if isinstance(event, TurnFailed):

@@ -44,13 +44,17 @@ class TurnArrived:
 
 @dataclass(frozen=True, slots=True)
 class TurnFailed:
-    """An attempt brought no usable reply. ``jitter`` is a random number from 0 up to 1."""
+    """An attempt brought no usable reply. ``jitter`` is a random number from 0 up to 1.
+
+    ``sent`` is False where the request never left, because it was larger than a request may be.
+    """
 
     round: int
     attempt: int
     failure: Failure
     now: float
     jitter: float
+    sent: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,8 +213,13 @@ def fail_turn(state: State, stage: Asking, event: TurnFailed) -> Step:
         return Step(state)
     reserved = stage.reserved if event.failure.code in _COSTLY else 0
     stage = replace(stage, begun=False, reserved=0)
-    state = untold(replace(state, stage=stage), reserved)
+    state = replace(state, stage=stage)
+    state = untold(state, reserved) if event.sent else _never_sent(state)
     return _failed(state, stage, event.failure, event.now, event.jitter)
+
+
+def _never_sent(state: State) -> State:
+    return replace(state, spent=replace(state.spent, model_calls=state.spent.model_calls - 1))
 
 
 _COSTLY: Final = frozenset({"model_stalled", "model_timeout", "reply_cut_off"})
