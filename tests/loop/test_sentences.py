@@ -194,6 +194,16 @@ def test_an_empty_reply_is_discarded_and_asked_for_again_a_bounded_number_of_tim
     assert (len(play.requests), play.runs) == (4, ["put"])
 
 
+@pytest.mark.parametrize("text", ["", " \n\t", "\u200b\ufeff", "\0", "\u2028", "\ud83d"])
+def test_a_reply_of_which_nobody_would_see_anything_is_empty(text: str) -> None:
+    play = Play([says(text), says("👩\u200d🚀")])
+    play.run()
+    assert (play.ended.text, len(play.requests)) == ("👩\u200d🚀", 2)
+    play = Play([asks("look"), says(text), says(text)], Limits(max_rounds=0))
+    play.run()
+    assert (play.ended.status, play.ended.text[:9], len(play.requests)) == ("round_limit", "I stopped", 3)
+
+
 def test_empty_replies_are_asked_for_again_with_back_off() -> None:
     play = Play([says(""), says(""), says("done")])
     play.run()

@@ -136,9 +136,14 @@ _OVERFLOW = Failure("context_overflow", "The model's context window was exceeded
 def _usable(state: State, stage: Asking, turn: Turn, event: TurnArrived) -> Step:
     if turn.calls:
         return _called(state, turn, event.plans, event.now)
-    if not turn.text.strip():
+    if not _is_seen(turn.text):
         return _discard(state, stage, "empty_reply", event.now)
     return end(state, "answered", turn.text, event.now)
+
+
+def _is_seen(text: str) -> bool:
+    """Say whether a person would see anything: spaces without width and control characters show nothing."""
+    return any(char.isprintable() and not char.isspace() for char in text)
 
 
 def _called(state: State, turn: Turn, plans: tuple[CallPlan, ...], now: float) -> Step:
@@ -186,7 +191,7 @@ _DISCARDED = {
 
 
 def _close(state: State, stage: Asking, reason: SoftStop, turn: Turn, now: float) -> Step:
-    if turn.finish == "complete" and not turn.calls and turn.text.strip():
+    if turn.finish == "complete" and not turn.calls and _is_seen(turn.text):
         return end(state, reason, turn.text, now)
     if turn.finish == "overflow":
         return _failed(state, stage, _OVERFLOW, now, 0.0)
