@@ -86,8 +86,8 @@ def survives(home: Path, name: str, text: str) -> bool:
 
 
 def _passes(home: Path, tests: list[str]) -> bool:
-    settings = {"PYTHONPATH": str(home), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "pytest", "-x", "--no-header", "--timeout=100", *tests]
+    settings = {"PYTHONPATH": str(home), "PYTHONDONTWRITEBYTECODE": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    command = [sys.executable, "-m", "pytest", "-x", "--no-header", "-p", "pytest_timeout", "--timeout=100", *tests]
     ran = subprocess.run(command, check=False, cwd=ROOT, env=os.environ | settings, capture_output=True)
     return ran.returncode == 0
 
