@@ -159,7 +159,8 @@ def test_a_closing_turn_that_is_cut_gets_no_more_than_the_tokens_that_are_left()
 def test_a_closing_turn_that_is_asked_for_again_is_told_with_what_was_wrong(turn: Turn, code: str) -> None:
     play = Play([asks("put"), turn, says("so far")], Limits(max_rounds=0))
     play.run()
-    assert [note.code for note in play.notes if note.kind == "retrying"] == [code]
+    assert [(note.code, note.delay) for note in play.notes if note.kind == "retrying"] == [(code, 0.0)]
+    assert play.now == 1.0
 
 
 # Pauses between attempts

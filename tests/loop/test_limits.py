@@ -135,7 +135,8 @@ def test_a_repair_is_tried_once_and_costs_no_attempt() -> None:
     repairable = Failure("bad_request", "unsupported", repair="drop:temperature")
     play = Play([repairable, says("done")], Limits(model_attempts=1))
     play.run()
-    assert (play.ended.text, len(play.requests)) == ("done", 2)
+    assert (play.ended.text, len(play.requests), play.now) == ("done", 2, 1.0)
+    assert [note.delay for note in play.notes if note.kind == "retrying"] == [0.0]
     play = Play([repairable, asks("look"), repairable, says("never")])
     play.run()
     assert (play.ended.failure, len(play.requests)) == (repairable, 3)

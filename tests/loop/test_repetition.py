@@ -84,7 +84,8 @@ def test_arguments_are_the_same_whatever_their_order_and_spaces() -> None:
 
 
 def test_other_arguments_other_names_and_other_faults_are_other_calls() -> None:
-    calls = [Call("look"), Call("look", '{"a": 1}'), Call("look", '{"a": 1.0}'), Call("look", fault="x"), Call("put")]
+    wrong = [Call("look", fault="x"), Call("look", fault="y")]
+    calls = [*wrong, Call("look"), Call("look", '{"a": 1}'), Call("look", '{"a": 1.0}'), Call("put")]
     play = Play(
         [*(Turn(calls=(call,)) for call in calls), says("done")], Limits(repeat_limit=2), tool=lambda c: Result("")
     )

@@ -208,6 +208,7 @@ def test_empty_replies_are_asked_for_again_with_back_off() -> None:
     play = Play([says(""), says(""), says("done")])
     play.run()
     assert [note.delay for note in play.notes if note.kind == "retrying"] == [0.0, 0.5]
+    assert play.now == 1.5
 
 
 def test_a_reply_cut_by_the_output_limit_is_discarded_and_asked_for_once_more_with_twice_the_room() -> None:
