@@ -75,6 +75,13 @@ def test_one_id_used_twice_in_a_turn_and_again_in_a_later_round_is_run_each_time
     assert play.ended.status == "answered"
 
 
+def test_the_seconds_of_a_call_are_told_to_the_microsecond() -> None:
+    play = at_calls("look")
+    begin_all(play)
+    play.feed(CallFinished(1, 0, Result("found"), 1.0, 0.123_456_7))
+    assert [note.seconds for note in play.notes if note.kind == "tool_finished"] == [0.123_457]
+
+
 def test_parallel_reads_one_fails_the_others_complete() -> None:
     play = Play(
         [asks("look:1", "look:bad", "look:3"), says("done")],

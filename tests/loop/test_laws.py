@@ -1,6 +1,8 @@
 """The laws of the loop, each over every state that can be reached under small limits."""
 
 from collections.abc import Iterator
+from dataclasses import is_dataclass
+from importlib import import_module
 
 import pytest
 from worlds import (
@@ -67,6 +69,16 @@ def test_the_worlds_are_large_enough_to_mean_something() -> None:
     assert statuses == {
         "answered", "round_limit", "token_limit", "timed_out", "no_progress", "refused", "cancelled", "failed"
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["effects", "events", "history", "moves", "state"])
+def test_whatever_the_loop_knows_is_a_value_that_nothing_changes(name: str) -> None:
+    module = import_module(f"roundelay_worker.loop.{name}")
+    values = [value for value in vars(module).values() if isinstance(value, type) and is_dataclass(value)]
+    assert values
+    for value in values:
+        assert value.__dataclass_params__.frozen, value  # type: ignore[attr-defined]
+        assert "__slots__" in vars(value), value
 
 
 def test_law_1_an_ended_message_absorbs_every_event(states: tuple[State, ...]) -> None:

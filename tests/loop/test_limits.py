@@ -104,6 +104,17 @@ def test_backoff_doubles_up_to_eight_seconds() -> None:
     assert [note.delay for note in play.notes if note.kind == "retrying"] == [0.5, 1.0, 2.0, 4.0, 8.0, 8.0]
 
 
+@pytest.mark.parametrize(("jitter", "delay"), [(0.0, 0.5), (1 / 3, 5 / 12), (0.5, 0.375), (0.999_999, 0.25)])
+def test_jitter_takes_up_to_half_of_a_backoff_and_what_is_told_is_rounded(jitter: float, delay: float) -> None:
+    play = Play([says("done")])
+    play.run(until=lambda state: state.spent.model_calls == 1)
+    play.feed(TurnFailed(1, 1, DOWN, 7.0, jitter))
+    (wanted,) = todo(play.state)
+    assert isinstance(wanted, AskModel)
+    assert wanted.due_at == pytest.approx(7.0 + delay, abs=1e-6)
+    assert play.notes[-1].delay == round(delay, 3)
+
+
 def test_the_servers_delay_is_honoured_up_to_max_retry_delay_beyond_it_failed_with_quota() -> None:
     wishes = Failure("rate_limited", "later", retryable=True, delay=60.0)
     play = Play([wishes, says("done")])
