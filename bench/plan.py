@@ -12,6 +12,8 @@ from bench.system import System
 BUSY = Setting()
 ALONE = Setting(processes=1)
 WATCHED = Setting(watched=True)
+HELD = 0.25
+"""Of a core: so little that one process and two leave the rest of the machine room."""
 WATCHABLE = ("roundelay",)
 STREAMING = ("roundelay",)
 
@@ -56,6 +58,8 @@ MEASURES = (
     Measure("growth", growth),
     Measure("stream", stream, concerns=streaming),
     Measure("one-process", load, ALONE, suffix="_one_process"),
+    Measure("held-one", load, Setting(processes=1, share=HELD), suffix="_held_one"),
+    Measure("held-two", load, Setting(processes=2, share=HELD), suffix="_held_two"),
     Measure("flower", load, WATCHED, watchable, "_flower"),
     Measure("crowd", crowd, once=True),
     Measure("queue", queue, concerns=queued, once=True),

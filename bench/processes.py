@@ -68,6 +68,10 @@ class Workers:
             return any(process.status() in waiting for process in self._each())
         return False
 
+    def pids(self) -> list[int]:
+        """Return the processes that run now."""
+        return [process.pid for process in self._each()]
+
     def kill(self) -> None:
         """Kill them all."""
         for process in list(self._each()):

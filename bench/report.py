@@ -34,6 +34,15 @@ ROWS = (
     Row("cpu_ms", "worker CPU per model call, ms", "{:.2f}"),
     Row("calls_per_second", "model calls per second, two processes", "{:,.0f}", less_is_better=False),
     Row("calls_per_second_one_process", "model calls per second, one process", "{:,.0f}", less_is_better=False),
+    Row(
+        "calls_per_second_held_one",
+        "the same, held to a quarter of a core: one process",
+        "{:,.0f}",
+        less_is_better=False,
+    ),
+    Row(
+        "calls_per_second_held_two", "two processes, each held to a quarter of a core", "{:,.0f}", less_is_better=False
+    ),
     Row("calls_per_second_flower", "model calls per second, Flower watching", "{:,.0f}", less_is_better=False),
     Row("cpu_ms_flower", "worker CPU per model call, Flower watching, ms", "{:.2f}"),
     Row("crowd_seconds", "1,000 at once, 3 calls of 5 s each, s (ideal 15)"),
@@ -44,6 +53,8 @@ ROWS = (
     Row("queue_seconds", "10,000 queued: all answered after, s", "{:,.0f}"),
     Row("queue_lost", "10,000 queued: lost", "{:.0f}"),
     Row("queue_repeated", "10,000 queued: model calls repeated", "{:.0f}"),
+    Row("queue_rss_before_mb", "10,000 queued: memory of the workers before, RSS, MB", "{:,.0f}"),
+    Row("queue_rss_peak_mb", "10,000 queued: the most in that, RSS, MB", "{:,.0f}"),
     Row("in_order", "10,000 queued: ended in order of start (1: exactly)", "{:.3f}", less_is_better=False),
     Row("held_p50_ms", "10,000 queued: first request to answer, p50, ms", "{:,.0f}"),
     Row("round_1_ms", "gap after round 1, 50 KB tool results, ms"),

@@ -43,7 +43,7 @@ def rounds(kinds: Sequence[type[System]], repeats: int) -> Iterator[tuple[int, t
 def groups(kind: type[System], measures: Sequence[Measure], *, first: bool) -> list[list[Measure]]:
     """Return the measures that concern a system, those of one setting together."""
     mine = [measure for measure in measures if measure.concerns(kind) and (first or not measure.once)]
-    mine.sort(key=lambda measure: (measure.setting.watched, measure.setting.processes != 2))
+    mine.sort(key=lambda measure: (measure.setting.watched, measure.setting.share or 0, measure.setting.processes != 2))
     return [list(group) for _, group in groupby(mine, key=lambda measure: measure.setting)]
 
 

@@ -10,6 +10,7 @@ import psycopg
 
 from bench.model import Call, Model, StillRunning
 from bench.processes import Workers
+from bench.quota import Quotas
 from bench.script import Conversation, Script
 from bench.services import Services
 from bench.system import Place, System
@@ -26,6 +27,8 @@ class Setting:
     processes: int = 2
     concurrency: int = 500
     watched: bool = False
+    share: float | None = None
+    """Of a core: what each worker process is held to once it is warm; None for no such limit."""
 
 
 @dataclass(frozen=True)
@@ -85,12 +88,16 @@ def staged(kind: type[System], setting: Setting, services: Services, model: Mode
     system = kind(Place(*urls, model.url, setting.processes, setting.concurrency, setting.watched))
     workers = Workers([root.pid for root in system.roots[: system.worker_roots()]])
     stage = Stage(system, workers, model, services)
+    quotas = Quotas()
     try:
         warm_up(stage)
+        if setting.share is not None:
+            quotas.hold(workers.pids(), setting.share)
         yield stage
     finally:
         system.close()
         workers.kill()
+        quotas.close()
         services.drop_database(database)
 
 

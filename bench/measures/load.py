@@ -77,10 +77,12 @@ def queue(stage: Stage, conversations: int = 10_000) -> dict[str, float]:
     """
     messages = stage.conversations(conversations, ONE_ROUND)
     stage.model.reset()
+    before, watch = stage.workers.memory(), MemoryWatch(stage)
     submitted = monotonic()
     stage.system.submit_all(messages)
     accepted = monotonic()
     stage.wait(conversations, 1_800)
+    peak = watch.stop()
     records = stage.model.records()
     _, last = span(records)
     starts = {name: calls[0].arrived for name, calls in records.items()}
@@ -90,6 +92,8 @@ def queue(stage: Stage, conversations: int = 10_000) -> dict[str, float]:
         "queue_seconds": last - submitted,
         "queue_lost": conversations - stage.ended(messages, 120),
         "queue_repeated": total(records) - conversations * ONE_ROUND.calls,
+        "queue_rss_before_mb": before.rss / 1e6,
+        "queue_rss_peak_mb": peak.rss / 1e6,
         "in_order": rank_correlation(starts, ends),
         "held_p50_ms": 1e3 * percentile((ends[name] - starts[name] for name in starts), 50),
     }
