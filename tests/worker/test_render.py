@@ -92,3 +92,15 @@ def test_an_answer_stands_in_the_update_of_the_end_only():
     for kind in ("ended", "round_ended"):
         body = json.loads(render.update_body(Note(kind), 1, 1.0, "m", answer))
         assert ("answer" in body) == (kind == "ended")
+
+
+def test_a_made_up_name_is_told_no_longer_than_a_declared_one_may_be():
+    turn = Turn(calls=(Call("n" * 100_000), Call("m" * 100_000)))
+    results = (Result("no", outcome="not_executed"), Result("?", outcome="unknown"))
+    state = State(stage=Ended("cancelled", "stopped", 10.0), sequence=(Exchange(turn, results),))
+
+    told = render.answer(state, SUBMISSION)
+    update = json.loads(render.update_body(Note("tool_started", tool="n" * 100_000), 1, 0.0, "m"))
+
+    assert (told["undone"][0]["name"], told["uncertain"][0]["name"]) == ("n" * 64, "m" * 64)
+    assert update["tool"] == "n" * 64

@@ -2,7 +2,7 @@
 
 import json
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from roundelay.messages import Submission
 from roundelay_worker.loop.effects import Note
@@ -10,6 +10,9 @@ from roundelay_worker.loop.history import Call
 from roundelay_worker.loop.state import Ended, Spent, State
 from roundelay_worker.loop.summary import calls_with
 from roundelay_worker.store.codec import dumps
+
+LONGEST_NAME: Final = 64
+"""Characters of a tool's name; no declared one is longer, but a model may make up any."""
 
 
 def timestamp(seconds: float) -> str:
@@ -23,7 +26,7 @@ def update_body(note: Note, seq: int, at: float, message_id: str, answer: dict[s
     for name in ("round", "attempt", "tool", "call", "ok", "seconds", "code", "delay"):
         value = getattr(note, name)
         if value is not None:
-            body[name] = value
+            body[name] = value[:LONGEST_NAME] if name == "tool" else value
     if note.spent is not None:
         body["usage"] = usage(note.spent)
     if answer is not None and note.kind == "ended":
@@ -75,4 +78,4 @@ def answer(state: State, submission: Submission) -> dict[str, Any]:
 
 
 def _named(call: Call) -> dict[str, Any]:
-    return {"name": call.name, "arguments": json.loads(call.arguments)}
+    return {"name": call.name[:LONGEST_NAME], "arguments": json.loads(call.arguments)}

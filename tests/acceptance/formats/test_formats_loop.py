@@ -84,6 +84,22 @@ def test_a_gemini_server_without_streaming_is_asked_for_whole_replies_too(stage:
     assert stage.refused("google-whole") == []
 
 
+@pytest.mark.parametrize("flag", ["", "-no-stream"])
+def test_a_tool_that_the_model_made_up_goes_back_under_a_name_that_no_service_refuses(stage: Stage, flag: str):
+    odd = [call("look it up!"), call("3d/prévisualiser"), call("n" * 300), call("add", a=1, b=2)]
+    steps = ({"thinking": f"{THOUGHT} odd", "text": "Let me see.", "calls": odd}, {"text": "It is 3."})
+
+    answers = stage.answers(*steps, name=f"made-up{flag}", flag=flag, formats=("openai", "chat", "anthropic"))
+    answers |= {} if flag else stage.answers(*steps, name="made-up", formats=("google",))
+
+    for wire, answer in answers.items():
+        assert (wire, answer.status, answer.text) == (wire, "answered", "It is 3.")
+        assert set(stage.refused(f"{wire}-made-up{flag}")) <= {"stream_unsupported"}
+        told = [(update.tool, update.ok) for update in stage.updates(answer.message_id) if update.tool]
+        assert ("look it up!", False) in told
+        assert ("n" * 64, False) in told
+
+
 @pytest.mark.parametrize("wire", FORMATS)
 def test_results_are_in_the_order_of_the_calls_and_errors_are_the_formats_own(stage: Stage, wire: str):
     name = f"{wire}-results"

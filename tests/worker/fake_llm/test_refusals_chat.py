@@ -152,6 +152,8 @@ ROWS = [
         {**ROUND, "model": "deepseek-reasoner"},
     ),
     ("call", "function.name", ROUND, one({"id": "c1", "type": "function"})),
+    ("call_name", "tool_calls[0].function.name", ROUND, one(call(name="a b"))),
+    ("call_name", "does not match pattern", one(call(name="a" * 64)), one(call(name="a" * 65))),
     ("call_type", "tool_calls[0].type", ROUND, one({"id": "c1", "function": {"name": "add", "arguments": "{}"}})),
     ("arguments", "invalid tool call arguments", ROUND, one(call(arguments={"a": 1}))),
     ("arguments", "invalid tool call arguments", ROUND, one(call(arguments='{"a":'))),

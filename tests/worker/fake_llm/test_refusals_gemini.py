@@ -116,6 +116,7 @@ ROWS = [
     ("part_role", "model role", ROUND, ask(content("user", call()))),
     ("part_role", "user role", ROUND, ask(USER, content("model", result()))),
     ("call_name", "Name cannot be empty", ROUND, pair([call("")], [result()])),
+    ("call_name", "Invalid function name", pair([call("_1")], [result("_1")]), pair([call("1")], [result("1")])),
     ("call_args", "args", pair([call(args={})], [result()]), pair([call(args="{}")], [result()])),
     ("response_name", "Name cannot be empty", ROUND, pair([call()], [result("")])),
     ("response_object", "function_response.response", ROUND, pair([call()], [result(response="2")])),

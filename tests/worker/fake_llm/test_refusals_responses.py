@@ -118,6 +118,7 @@ ROWS = [
     ("content", "text'", ask(), ask({"role": "user", "content": [{"type": "input_text"}]})),
     ("call_id", "call_id", pair(), tooled(USER, call(None), output())),
     ("call", "'input[1].name'", pair(), pair(name=None)),
+    ("call_name", "'input[1].name'", pair(name="a-b"), pair(name="a.b")),
     ("call", "'input[1].arguments'", pair(arguments="{broken"), pair(arguments={"a": 1})),
     ("output", "'input[2].output'", pair(), tooled(USER, call(), output(output={"a": 1}))),
     ("output", "'input[2].output'", pair(), tooled(USER, call(), output(output=None))),

@@ -43,4 +43,5 @@ def test_a_made_up_name_becomes_one_that_a_history_may_hold() -> None:
     assert wire_name("get_weather") == "get_weather"
     assert wire_name("multi_tool_use.parallel") == "multi_tool_use_parallel"
     assert wire_name("") == "unnamed"
-    assert len(wire_name("x" * 200)) == 64
+    assert wire_name("3d") == "_3d"
+    assert len(wire_name("x" * 200)) == len(wire_name("-" * 64)) == 64

@@ -15,10 +15,10 @@ import orjson
 from roundelay_worker.loop.history import AssistantText, Call, Exchange, Native, Result, UserText
 from roundelay_worker.providers.base import ModelRequest, ToolSpec
 from roundelay_worker.providers.encoding import encode
-from roundelay_worker.providers.folding import GO_ON, NO_OUTPUT, Message, folded, sendable
+from roundelay_worker.providers.folding import GO_ON, NO_OUTPUT, Message, folded
 from roundelay_worker.providers.schema import portable_schema
 from roundelay_worker.providers.slices import elements, members, parsed, with_member
-from roundelay_worker.providers.wire_ids import IdRule, wire_ids
+from roundelay_worker.providers.wire_ids import IdRule, is_accepted, wire_ids, wire_name
 
 EFFORTS: Final = {"none": "", "minimal": "low"}
 """Efforts that this format spells in another way; '' is thinking switched off."""
@@ -179,16 +179,18 @@ def _own(exchange: Exchange, origin: str) -> Native | None:
 
 
 def _replayed(native: Native, calls: tuple[Call, ...], ids: tuple[str, ...], *, drop_reasoning: bool) -> bytes:
-    """Return the turn's own blocks as they came, but for ids that were used before and thinking that is refused."""
+    """Return the turn's own blocks as they came, but for what is refused: ids used before, odd names, thinking."""
     content = _content(native)
-    if not drop_reasoning and all(call.wire_id == call_id for call, call_id in zip(calls, ids, strict=True)):
+    if not drop_reasoning and is_accepted(calls, ids):
         return content.strip()[1:-1].encode()
-    wanted = iter(ids)
+    wanted = iter(zip(calls, ids, strict=True))
     blocks = []
     for block in elements(content):
         kind = parsed(block).get("type")
         if kind == "tool_use":
-            blocks.append(with_member(block, "id", encode(next(wanted)).decode()))
+            call, call_id = next(wanted)
+            named = with_member(block, "name", encode(wire_name(call.name)).decode())
+            blocks.append(with_member(named, "id", encode(call_id).decode()))
         elif not (drop_reasoning and kind in THINKING):
             blocks.append(block)
     return ",".join(blocks).encode()
@@ -214,7 +216,7 @@ def _text(text: str) -> bytes:
 
 def _call(call: Call, call_id: str) -> bytes:
     return encode(
-        {"type": "tool_use", "id": call_id, "name": sendable(call.name), "input": orjson.Fragment(call.arguments)}
+        {"type": "tool_use", "id": call_id, "name": wire_name(call.name), "input": orjson.Fragment(call.arguments)}
     )
 
 

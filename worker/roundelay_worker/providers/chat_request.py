@@ -12,7 +12,7 @@ from roundelay_worker.providers.base import ModelRequest, Repair, ToolSpec
 from roundelay_worker.providers.chat_servers import Limit, Server
 from roundelay_worker.providers.encoding import encode, verbatim
 from roundelay_worker.providers.schema import portable_schema
-from roundelay_worker.providers.wire_ids import IdRule, wire_ids, wire_name
+from roundelay_worker.providers.wire_ids import IdRule, is_accepted, wire_ids, wire_name
 
 Message = dict[str, Any] | orjson.Fragment
 
@@ -178,8 +178,7 @@ def _assistant(turn: Turn, ids: tuple[str, ...], target: ChatTarget, repairs: fr
     if turn.native is None or turn.native.origin != target.origin:
         return _mended(_rebuilt(turn, ids), target.server, repairs)
     changes = {"drop_reasoning", "add:reasoning_content", "content:empty"} & repairs
-    same_ids = all(call.wire_id == call_id for call, call_id in zip(turn.calls, ids, strict=True))
-    if same_ids and not changes and all(wire_name(call.name) == call.name for call in turn.calls):
+    if not changes and is_accepted(turn.calls, ids):
         return verbatim(turn.native.blocks)
     message: dict[str, Any] = orjson.loads(turn.native.blocks)
     for written, call, call_id in zip(message.get("tool_calls", ()), turn.calls, ids, strict=True):

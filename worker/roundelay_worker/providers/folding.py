@@ -4,7 +4,6 @@ Blocks are JSON text in bytes from the start, so that what a provider wrote pass
 does not change is the same bytes in every request.
 """
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -14,9 +13,6 @@ GO_ON: Final = "Please go on."
 
 NO_OUTPUT: Final = "(no output)"
 """Stands for an empty result, which some servers refuse."""
-
-_LONGEST_NAME: Final = 64
-_NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +38,3 @@ def folded(pieces: Iterable[tuple[str, bytes]]) -> list[Message]:
             messages.append(Message(role, []))
         messages[-1].blocks.append(block)
     return messages
-
-
-def sendable(name: str) -> str:
-    """Return the name of a tool in the letters and the length that every provider takes."""
-    return _NOT_IN_NAMES.sub("_", name)[:_LONGEST_NAME] or "unnamed"

@@ -15,10 +15,10 @@ import orjson
 from roundelay_worker.loop.history import AssistantText, Call, Exchange, Native, Result, UserText
 from roundelay_worker.providers.base import ModelRequest, ToolSpec
 from roundelay_worker.providers.encoding import encode
-from roundelay_worker.providers.folding import GO_ON, Message, folded, sendable
+from roundelay_worker.providers.folding import GO_ON, Message, folded
 from roundelay_worker.providers.schema import portable_schema, takes_nothing
 from roundelay_worker.providers.slices import elements, members, parsed, with_member
-from roundelay_worker.providers.wire_ids import IdRule, wire_ids
+from roundelay_worker.providers.wire_ids import IdRule, is_accepted, wire_ids, wire_name
 
 UNSIGNED: Final = "skip_thought_signature_validator"
 """The signature of calls that this model did not make."""
@@ -134,27 +134,28 @@ def _pieces(request: ModelRequest, model: str, origin: str) -> Iterator[tuple[st
 
 
 def _replayed(exchange: Exchange, native: Native, ids: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
-    """Give a turn's own parts back as they came, but for ids that were used before; calls without an id stay so."""
+    """Give a turn's own parts back as they came, but for ids used before and odd names; calls without an id stay so."""
     calls = exchange.turn.calls
     kept = [call_id if call.wire_id else "" for call, call_id in zip(calls, ids, strict=True)]
-    same = all(call.wire_id == call_id for call, call_id in zip(calls, kept, strict=True))
-    yield "model", (native.blocks.strip()[1:-1] if same else _renamed(native.blocks, kept)).encode()
+    same = is_accepted(calls, kept)
+    yield "model", (native.blocks.strip()[1:-1] if same else _renamed(native.blocks, calls, kept)).encode()
     for call, call_id, result in zip(calls, kept, exchange.results, strict=True):
-        yield "results", _response(call.name, call_id, result)
+        yield "results", _response(wire_name(call.name), call_id, result)
 
 
-def _renamed(blocks: str, ids: list[str]) -> str:
-    wanted = iter(ids)
+def _renamed(blocks: str, calls: tuple[Call, ...], ids: list[str]) -> str:
+    wanted = iter(zip(calls, ids, strict=True))
     parts = []
     for part in elements(blocks):
         called = members(part).get("functionCall", "")
-        call_id = next(wanted) if isinstance(parsed(called or "null"), dict) else ""
-        parts.append(with_member(part, "functionCall", _with_id(called, call_id)) if call_id else part)
+        is_call = isinstance(parsed(called or "null"), dict)
+        parts.append(with_member(part, "functionCall", _written(called, *next(wanted))) if is_call else part)
     return ",".join(parts)
 
 
-def _with_id(called: str, call_id: str) -> str:
-    return with_member(called, "id", encode(call_id).decode())
+def _written(called: str, call: Call, call_id: str) -> str:
+    named = with_member(called, "name", encode(wire_name(call.name)).decode())
+    return with_member(named, "id", encode(call_id).decode()) if call_id else named
 
 
 def _rebuilt(exchange: Exchange, ids: tuple[str, ...], *, signed: bool) -> Iterator[tuple[str, bytes]]:
@@ -163,7 +164,7 @@ def _rebuilt(exchange: Exchange, ids: tuple[str, ...], *, signed: bool) -> Itera
     for place, (call, call_id) in enumerate(zip(exchange.turn.calls, ids, strict=True)):
         yield "model", _call(call, call_id, UNSIGNED if signed and place == 0 else "")
     for call, call_id, result in zip(exchange.turn.calls, ids, exchange.results, strict=True):
-        yield "results", _response(sendable(call.name), call_id, result)
+        yield "results", _response(wire_name(call.name), call_id, result)
 
 
 def _text(text: str) -> bytes:
@@ -172,7 +173,7 @@ def _text(text: str) -> bytes:
 
 def _call(call: Call, call_id: str, signature: str) -> bytes:
     part: dict[str, Any] = {
-        "functionCall": {"name": sendable(call.name), "args": orjson.Fragment(call.arguments), "id": call_id}
+        "functionCall": {"name": wire_name(call.name), "args": orjson.Fragment(call.arguments), "id": call_id}
     }
     if signature:
         part["thoughtSignature"] = signature

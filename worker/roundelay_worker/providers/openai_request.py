@@ -11,7 +11,7 @@ from roundelay_worker.loop.history import AssistantText, Exchange, Turn, UserTex
 from roundelay_worker.providers.base import ModelRequest, ToolSpec
 from roundelay_worker.providers.encoding import encode, verbatim
 from roundelay_worker.providers.schema import portable_schema
-from roundelay_worker.providers.wire_ids import IdRule, wire_ids, wire_name
+from roundelay_worker.providers.wire_ids import IdRule, is_accepted, wire_ids, wire_name
 
 Item = dict[str, Any] | orjson.Fragment
 
@@ -116,7 +116,7 @@ def _turn(turn: Turn, ids: tuple[str, ...], target: ResponsesTarget, request: Mo
     if turn.native is None or turn.native.origin != target.origin:
         yield from _rebuilt(turn, ids)
         return
-    if "drop_reasoning" not in request.repairs and _is_accepted(turn, ids):
+    if "drop_reasoning" not in request.repairs and is_accepted(turn.calls, ids):
         if turn.native.blocks != "[]":
             yield verbatim(turn.native.blocks[1:-1])  # the items of a list, spliced into the list around them
         return
@@ -130,12 +130,6 @@ def _turn(turn: Turn, ids: tuple[str, ...], target: ResponsesTarget, request: Mo
             yield {**item, "call_id": call_id, "name": wire_name(call.name)}
         else:
             yield item
-
-
-def _is_accepted(turn: Turn, ids: tuple[str, ...]) -> bool:
-    """Say whether the ids and names of a turn's calls may go as the model gave them."""
-    calls = zip(turn.calls, ids, strict=True)
-    return all(call.wire_id == call_id and wire_name(call.name) == call.name for call, call_id in calls)
 
 
 def _rebuilt(turn: Turn, ids: tuple[str, ...]) -> Iterator[Item]:

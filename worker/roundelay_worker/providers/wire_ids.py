@@ -1,14 +1,16 @@
 """Ids and names of calls as providers accept them: never empty, within alphabet and length, ids unique in a request."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
 
-from roundelay_worker.loop.history import Exchange, History
+from roundelay_worker.loop.history import Call, Exchange, History
 
 _SAFE: Final = re.compile(r"[A-Za-z0-9_-]+\Z")
 _NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9_-]")
+_BEGINS_A_NAME: Final = re.compile(r"[A-Za-z_]")
 _LONGEST_NAME: Final = 64
 _ALPHANUMERIC: Final = re.compile(r"[A-Za-z0-9]+\Z")
 
@@ -59,5 +61,13 @@ def _unique(wire_id: str, rule: IdRule, used: set[str], seen: dict[str, int]) ->
 
 
 def wire_name(name: str) -> str:
-    """Return a call's name as every history may hold it, whatever the model made up."""
-    return _NOT_IN_NAMES.sub("_", name)[:_LONGEST_NAME] or "unnamed"
+    """Return a call's name as every history may hold it, whatever the model made up; a declared name stays."""
+    written = _NOT_IN_NAMES.sub("_", name)[:_LONGEST_NAME] or "unnamed"
+    return written if _BEGINS_A_NAME.match(written) else f"_{written}"[:_LONGEST_NAME]
+
+
+def is_accepted(calls: Sequence[Call], ids: Sequence[str]) -> bool:
+    """Say whether a turn may go back in the provider's own words: ids and names of its calls stay as they came."""
+    return all(
+        call.wire_id == call_id and wire_name(call.name) == call.name for call, call_id in zip(calls, ids, strict=True)
+    )

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from roundelay_worker.testing.fake_llm import seals
 from roundelay_worker.testing.fake_llm.refusal import Json, Rules
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
@@ -53,4 +54,10 @@ def blocks(message: Json) -> list[Json]:
 
 def essence(block: Json) -> Any:
     """Return what must not change of a block: everything but ids, signatures and marks for the cache."""
-    return [block["type"], block.get("name"), block.get("input"), block.get("text"), block.get("thinking")]
+    return [
+        block["type"],
+        seals.bound_name(block.get("name")),
+        block.get("input"),
+        block.get("text"),
+        block.get("thinking"),
+    ]

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from roundelay_worker.testing.fake_llm import models, seals
-from roundelay_worker.testing.fake_llm.check_openai import common, functions
+from roundelay_worker.testing.fake_llm.check_openai import call_name, common, functions
 from roundelay_worker.testing.fake_llm.errors import openai as refused
 from roundelay_worker.testing.fake_llm.refusal import (
     USUAL,
@@ -67,7 +67,7 @@ def check(body: Json, headers: Mapping[str, str], rules: Rules = USUAL) -> Refus
 def essence(message: Json) -> Any:
     """Return what must not change of a reply: its text and its calls without their ids."""
     functions = [call["function"] for call in message.get("tool_calls") or ()]
-    calls = [(function["name"], as_object(function["arguments"])) for function in functions]
+    calls = [(seals.bound_name(function["name"]), as_object(function["arguments"])) for function in functions]
     return [message.get("content") or "", calls]
 
 
@@ -185,6 +185,7 @@ def _call(request: _Request, call: Any, place: str) -> Iterator[Refusal]:
             "call", f"Missing required parameter: '{place}.function.name'.", place, "missing_required_parameter"
         )
         return
+    yield from call_name(function["name"], f"{place}.function.name")
     if call.get("type") != "function":
         yield refused("call_type", f"Missing required parameter: '{place}.type'.", place, "missing_required_parameter")
     if not isinstance(function.get("arguments"), str) or not _is_object(function["arguments"]):

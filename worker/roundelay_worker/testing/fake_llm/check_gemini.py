@@ -97,13 +97,13 @@ def calls_of(parts: list[Json]) -> list[Json]:
 def essence(parts: list[Json]) -> Any:
     """Return what must not change of a turn: its visible text and its calls; text parts may be joined."""
     text = "".join(part.get("text") or "" for part in parts if not part.get("thought"))
-    return [text, [(call.get("name"), call.get("args") or {}) for call in calls_of(parts)]]
+    return [text, [(seals.bound_name(call.get("name")), call.get("args") or {}) for call in calls_of(parts)]]
 
 
 def part_essence(part: Json) -> Any:
     """Return what a signature is bound to: the call that it stands on, or that it stands on text."""
     call = get(part, "functionCall")
-    return [call.get("name"), call.get("args") or {}] if call else "text"
+    return [seals.bound_name(call.get("name")), call.get("args") or {}] if call else "text"
 
 
 @lru_cache(maxsize=256)
@@ -205,6 +205,8 @@ def _call(call: Json, where: str, role: str) -> Iterator[Refusal]:
         yield refused("part_role", f"{where}: function calls must come from the model role.")
     if not isinstance(call.get("name"), str) or not call["name"]:
         yield refused("call_name", f"* {where}.function_call.name: Name cannot be empty.")
+    elif not _NAME.fullmatch(call["name"]):
+        yield refused("call_name", f"* {where}.function_call.name: Invalid function name.")
     if not isinstance(call.get("args", {}), dict):
         yield refused(
             "call_args", f"Invalid value at '{where}.function_call.args' (type.googleapis.com/google.protobuf.Struct)"

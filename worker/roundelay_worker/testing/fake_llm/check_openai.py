@@ -82,6 +82,13 @@ def functions(declared: Sequence[Any], inside: str, longest: int) -> Iterator[Re
         yield from _schema(function, str(name), f"tools[{place}]{inside}.parameters")
 
 
+def call_name(name: str, place: str, longest: int = 64) -> Iterator[Refusal]:
+    """Yield what is wrong with the name of a call in a history: the rule is that of declared ones."""
+    if not re.fullmatch(rf"[a-zA-Z0-9_-]{{1,{longest}}}", name):
+        message = f"Invalid '{place}': string does not match pattern. Expected a string that matches the pattern"
+        yield refused("call_name", f"{message} '^[a-zA-Z0-9_-]+$'.", place, "invalid_value")
+
+
 def _schema(function: Json, name: str, place: str) -> Iterator[Refusal]:
     schema = function.get("parameters")
     prefix = f"Invalid schema for function '{name}': "

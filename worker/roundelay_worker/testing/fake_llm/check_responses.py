@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from roundelay_worker.testing.fake_llm import models, seals
-from roundelay_worker.testing.fake_llm.check_openai import common, functions
+from roundelay_worker.testing.fake_llm.check_openai import call_name, common, functions
 from roundelay_worker.testing.fake_llm.errors import openai as refused
 from roundelay_worker.testing.fake_llm.refusal import (
     USUAL,
@@ -38,6 +38,7 @@ _INPUT_PARTS = ("input_text", "input_image", "input_file")
 _OUTPUT_PARTS = ("output_text", "refusal")
 _EFFORTS = frozenset({"none", "minimal", "low", "medium", "high", "xhigh", "max"})
 _LONGEST_ID = 64
+_LONGEST_NAME = 128
 _LONGEST_OUTPUT = 10 * 1024 * 1024
 _LEAST_ROOM = 16
 
@@ -88,7 +89,14 @@ def essence(item: Json) -> Any:
     parts = content if isinstance(content, list) else []
     texts = [part.get("text", part.get("refusal")) for part in parts] or content or None
     summary = [part.get("text") for part in item.get("summary") or ()]
-    return [kind_of(item), item.get("name"), as_object(item.get("arguments")), texts, summary, item.get("phase")]
+    return [
+        kind_of(item),
+        seals.bound_name(item.get("name")),
+        as_object(item.get("arguments")),
+        texts,
+        summary,
+        item.get("phase"),
+    ]
 
 
 def _envelope(request: _Request) -> Iterator[Refusal]:
@@ -198,6 +206,8 @@ def _call(item: Json, kind: str, where: str) -> Iterator[Refusal]:
         if not isinstance(item.get(name), str):
             text = f"Missing required parameter: '{where}.{name}'."
             yield refused("call", text, f"{where}.{name}", "missing_required_parameter")
+    if isinstance(item.get("name"), str):
+        yield from call_name(item["name"], f"{where}.name", longest=_LONGEST_NAME)
     if kind == "function_call_output":
         yield from _output(item.get("output"), where)
 

@@ -5,6 +5,7 @@ in that turn, so that any process of the fake, also one started later, can tell 
 unchanged. Call ids of a turn that had reasoning carry a mark, so that reasoning left out is seen as well.
 """
 
+import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as NotBase64
 from dataclasses import asdict, dataclass
@@ -20,6 +21,8 @@ from roundelay_worker.testing.fake_llm.refusal import Format
 _KEY = b"the fake's own; it guards tests and nothing else"
 _HEAD = "gAAAAABf"
 _MAC = 16
+_NOT_BOUND = re.compile(r"[^A-Za-z0-9]")
+_BOUND = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,11 @@ class Seal:
 def digest(value: Any) -> str:
     """Return a short digest of a JSON value that does not depend on the order of keys."""
     return sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
+
+
+def bound_name(name: Any) -> str:
+    """Return what a seal holds of a call's name: how one that no history may hold is written is the client's choice."""
+    return _NOT_BOUND.sub("", str(name or ""))[:_BOUND]
 
 
 def sign(seal: Seal) -> str:
