@@ -167,7 +167,7 @@ def test_the_status_is_failed_with_an_error_code() -> None:
     assert play.ended.status == "failed"
     assert play.ended.failure == REJECTED
     assert "look: found by look" in play.ended.text
-    assert play.ended.text.endswith("Please try again.")
+    assert play.ended.text.endswith("changed its settings.")
 
 
 def test_a_message_that_waited_too_long_is_failed_with_queue_timeout() -> None:

@@ -9,12 +9,12 @@ from playing import Play, asks, says
 from worlds import WORLDS, explore
 
 from roundelay_worker.loop.events import CancelAsked
-from roundelay_worker.loop.history import Call, Exchange, Result, Turn
+from roundelay_worker.loop.history import Call, Exchange, Result, Turn, readable
 from roundelay_worker.loop.moves import settled_error
-from roundelay_worker.loop.state import Ended, Limits, State
+from roundelay_worker.loop.state import Ended, Failure, Limits, State
 from roundelay_worker.loop.step import step
 from roundelay_worker.loop.summary import calls_with, summary
-from roundelay_worker.loop.texts import PHRASES, guess_language, phrases, printable
+from roundelay_worker.loop.texts import FAREWELLS, PHRASES, farewell, guess_language, phrases
 
 DONE = Exchange(Turn(calls=(Call("look", '{"at": "home"}'),)), (Result("three  keys\n and a coat"),))
 ERROR = Exchange(Turn(calls=(Call("find"),)), (settled_error("tool_failed", "No such row.", "done"),))
@@ -63,6 +63,31 @@ def test_a_soft_stop_without_a_closing_turn_is_told_in_the_language_of_the_messa
     play.run()
     assert play.ended.text.startswith(PHRASES[language]["round_limit"])
     assert play.ended.text.endswith(PHRASES[language]["go_on"])
+
+
+@pytest.mark.parametrize("language", ["en", "pt", "es"])
+@pytest.mark.parametrize("code", FAREWELLS)
+def test_a_failed_answer_ends_with_what_helps_against_its_failure(code: str, language: str) -> None:
+    play = Play([Failure(code, "for the operator")], language=language)
+    play.run()
+    assert play.ended.text.endswith(PHRASES[language][farewell(code)])
+    assert play.ended.text.count(PHRASES[language]["try_again"]) == (farewell(code) == "try_again")
+
+
+def test_who_cannot_help_himself_is_not_told_to_try_again() -> None:
+    told = {code: PHRASES["en"][farewell(code)] for code in FAREWELLS}
+    assert {code for code, text in told.items() if "whoever runs this service has changed" in text} == {
+        "credentials",
+        "model_not_found",
+        "tools_unsupported",
+        "bad_request",
+        "no_model",
+        "unknown_provider",
+        "unknown_tool",
+    }
+    assert "shorter message" in told["request_too_large"]
+    assert "in a while" in told["quota"]
+    assert farewell("a code of a later version") == "try_again"
 
 
 @pytest.mark.parametrize("language", ["en", "pt", "es"])
@@ -190,8 +215,8 @@ def test_an_answer_has_no_half_of_a_surrogate_pair() -> None:
     play = Play([says("a \ud83d b \ud83d\ude00")])
     play.run()
     assert play.ended.text == "a � b 😀"
-    assert printable("é") == "é"
-    assert printable("plain") == "plain"
+    assert readable("é") == "é"
+    assert readable("plain") == "plain"
 
 
 def test_a_summary_has_no_half_of_a_surrogate_pair() -> None:

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import get_args
 
+from roundelay_worker.loop.texts import FAREWELLS
 from roundelay_worker.loop.turns import _DISCARDED
 from roundelay_worker.providers.base import FailureCode
 
@@ -18,10 +19,15 @@ def codes_in_the_source() -> set[str]:
     return made | set(get_args(FailureCode)) | set(_DISCARDED)
 
 
-def codes_on_the_page() -> set[str]:
+def codes_on_the_page(until: str = "") -> set[str]:
     page = (ROOT / "docs" / "errors.md").read_text()
+    page = page.partition(until)[0] if until else page
     return set(re.findall(r"^\| `([a-z_]+)` \|", page, re.MULTILINE))
 
 
 def test_the_page_has_a_row_for_each_code_and_no_row_for_none():
     assert codes_on_the_page() == codes_in_the_source()
+
+
+def test_a_person_is_told_what_helps_against_each_code_of_a_failed_answer():
+    assert set(FAREWELLS) == codes_on_the_page(until="## Soft stops are no errors") - {"refused"}

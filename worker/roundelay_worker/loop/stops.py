@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from roundelay.names import SoftStop, Status
 from roundelay_worker.loop.effects import Note
-from roundelay_worker.loop.history import Exchange, Result
+from roundelay_worker.loop.history import Exchange, Result, readable
 from roundelay_worker.loop.moves import Step, settled_error, stay, then, untold
 from roundelay_worker.loop.state import Asking, CallState, Ended, Failure, Running, State
 from roundelay_worker.loop.summary import summary
-from roundelay_worker.loop.texts import NOT_EXECUTED, phrases, printable
+from roundelay_worker.loop.texts import NOT_EXECUTED, farewell, phrases
 
 
 def soft_stop(state: State, reason: SoftStop, now: float) -> Step:
@@ -69,7 +69,7 @@ def _settled(call: CallState, why: str) -> Result:
 
 def end(state: State, status: Status, text: str, now: float, failure: Failure | None = None) -> Step:
     """End the message; ``text`` must not be blank."""
-    ended = Ended(status=status, text=printable(text), finished_at=now, failure=failure)
+    ended = Ended(status=status, text=readable(text), finished_at=now, failure=failure)
     return stay(replace(state, stage=ended, repairs=()), Note("ended"))
 
 
@@ -81,7 +81,7 @@ def end_by_summary(state: State, reason: SoftStop, now: float) -> Step:
 def fail(state: State, failure: Failure, now: float) -> Step:
     """End as failed, with the local summary of what was done."""
     settled = settle(state, "failed")
-    text = summary(settled.state, "failed", "try_again")
+    text = summary(settled.state, "failed", farewell(failure.code))
     return then(settled, end(settled.state, "failed", text, now, failure))
 
 

@@ -70,6 +70,11 @@ PHRASES: Final[dict[str, Phrases]] = {
         "more": "… and {count} more.",
         "go_on": "Shall I go on?",
         "try_again": "Please try again.",
+        "try_later": "Please try again in a while.",
+        "try_after": "Please wait for the answer before this one, then send it again.",
+        "shorten": "Please try a shorter message, or start a new conversation.",
+        "report": "Trying again will not help until whoever runs this service has changed its settings.",
+        "persists": "If trying again does not help, please tell whoever runs this service.",
     },
     "pt": {
         "round_limit": "Parei antes de terminar: o limite de passos desta resposta foi atingido.",
@@ -86,6 +91,11 @@ PHRASES: Final[dict[str, Phrases]] = {
         "more": "… e mais {count}.",
         "go_on": "Devo continuar?",
         "try_again": "Por favor, tente de novo.",
+        "try_later": "Por favor, tente de novo daqui a algum tempo.",
+        "try_after": "Por favor, espere pela resposta anterior e envie a mensagem de novo.",
+        "shorten": "Por favor, tente uma mensagem mais curta ou comece uma nova conversa.",
+        "report": "Tentar de novo não vai adiantar até que o responsável por este serviço mude a configuração.",
+        "persists": "Se tentar de novo não adiantar, por favor avise o responsável por este serviço.",
     },
     "es": {
         "round_limit": "Me detuve antes de terminar: se alcanzó el límite de pasos de esta respuesta.",
@@ -102,8 +112,42 @@ PHRASES: Final[dict[str, Phrases]] = {
         "more": "… y {count} más.",
         "go_on": "¿Debo continuar?",
         "try_again": "Por favor, inténtelo de nuevo.",
+        "try_later": "Por favor, inténtelo de nuevo dentro de un rato.",
+        "try_after": "Por favor, espere la respuesta anterior y envíe el mensaje de nuevo.",
+        "shorten": "Por favor, pruebe con un mensaje más corto o empiece una conversación nueva.",
+        "report": "Intentarlo de nuevo no servirá hasta que el responsable de este servicio cambie la configuración.",
+        "persists": "Si intentarlo de nuevo no sirve, por favor avise al responsable de este servicio.",
     },
 }
+
+FAREWELLS: Final[dict[str, str]] = {
+    "credentials": "report",
+    "model_not_found": "report",
+    "tools_unsupported": "report",
+    "bad_request": "report",
+    "no_model": "report",
+    "unknown_provider": "report",
+    "unknown_tool": "report",
+    "quota": "try_later",
+    "rate_limited": "try_later",
+    "model_overloaded": "try_later",
+    "model_unreachable": "try_later",
+    "provider_error": "try_later",
+    "queue_timeout": "try_later",
+    "model_stalled": "try_again",
+    "model_timeout": "try_again",
+    "reply_cut_off": "try_again",
+    "empty_reply": "try_again",
+    "malformed_reply": "try_again",
+    "unknown_finish": "try_again",
+    "busy": "try_after",
+    "context_overflow": "shorten",
+    "request_too_large": "shorten",
+    "worker_lost": "persists",
+    "internal_error": "persists",
+}
+"""What a person is told to do after a failure of this code: the key of a fixed text."""
+
 
 _WORDS: Final[dict[str, frozenset[str]]] = {
     "en": frozenset(
@@ -134,6 +178,11 @@ def phrases(language: str) -> Phrases:
     return PHRASES.get(language.split("-", maxsplit=1)[0].lower(), PHRASES["en"])
 
 
+def farewell(code: str) -> str:
+    """Return the key of the last sentence of an answer that failed by ``code``."""
+    return FAREWELLS.get(code, "try_again")
+
+
 def guess_language(text: str) -> str:
     """Return ``pt``, ``es`` or ``en`` by the commonest words of ``text``; ``en`` when nothing speaks for another."""
     lowered = text[:_MOST_READ].lower()
@@ -142,8 +191,3 @@ def guess_language(text: str) -> str:
     scores["es"] += 3 * bool(re.search(r"[¿¡ñ]", lowered))
     scores["pt"] += 3 * bool(re.search(r"[ãõç]", lowered))
     return max(scores, key=lambda tag: scores[tag])
-
-
-def printable(text: str) -> str:
-    """Return ``text`` with halves of surrogate pairs joined or, where one is alone, replaced: nobody can send them."""
-    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -5,6 +5,8 @@ from typing import Any
 
 import orjson
 
+from roundelay_worker.loop.history import readable
+
 
 def encode(value: Any) -> bytes:
     """Return the JSON of a request or a part of one; what ``readable`` replaces is replaced in all its strings."""
@@ -12,11 +14,6 @@ def encode(value: Any) -> bytes:
         return orjson.dumps(value)
     except orjson.JSONEncodeError:
         return orjson.dumps(_readable(value))
-
-
-def readable(text: str) -> str:
-    """Return the text with split surrogate pairs joined; lone halves, which nobody can read, are replaced."""
-    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _readable(value: Any) -> Any:

@@ -7,10 +7,9 @@ come as one JSON array, which some intermediaries do.
 
 from typing import Any, Final
 
-from roundelay_worker.loop.history import Call, Finish, Native, Turn, TurnUsage
+from roundelay_worker.loop.history import Call, Finish, Native, Turn, TurnUsage, readable
 from roundelay_worker.providers.arguments import read_arguments
 from roundelay_worker.providers.base import ModelFailure, ModelRequest
-from roundelay_worker.providers.encoding import readable
 from roundelay_worker.providers.events import ServerEvent
 from roundelay_worker.providers.failures import classify_error
 from roundelay_worker.providers.leaked import has_leaked_calls
