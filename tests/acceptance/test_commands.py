@@ -214,14 +214,31 @@ def test_a_second_up_on_one_home_is_refused(home: Path):
 def test_up_announces_itself_privately_and_takes_everything_back_at_its_end(tmp_path: Path):
     with up(tmp_path, "--no-flower") as process:
         mode = (tmp_path / "addresses.json").stat().st_mode & 0o777
+        told = process.stdout.readline() if process.stdout else ""
+        healthy = roundelay(tmp_path, "healthz")
         process.send_signal(signal.SIGINT)
         code = process.wait(60)
-        told = process.stdout.read() if process.stdout else ""
 
     assert mode == 0o600
     assert code == 0
     assert "roundelay is up" in told
+    assert (healthy.returncode, healthy.stdout) == (0, "ok\n")
     assert not (tmp_path / "addresses.json").exists()
+
+
+def test_an_up_whose_workers_cannot_start_says_why_and_ends(tmp_path: Path):
+    (tmp_path / "odd_tools.py").write_text("raise RuntimeError('no shop')\n")
+    environment = {**clean_environment(tmp_path / "home"), "ROUNDELAY_TOOL_MODULES": "odd_tools"}
+    command = [*COMMAND, "up", "--no-flower"]
+    ended = subprocess.run(
+        command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+
+    assert ended.returncode == 1
+    assert ended.stdout == ""
+    assert "odd_tools cannot be imported: RuntimeError: no shop (odd_tools.py:1)" in ended.stderr.splitlines()[-1]
+    assert "Traceback" not in ended.stderr
+    assert not (tmp_path / "home" / "addresses.json").exists()
 
 
 def is_running(pid: str) -> bool:

@@ -9,6 +9,7 @@ from harness.waiting import eventually
 from harness.words import STREAMED, call
 
 from roundelay_worker.lease import EXIT_LEASE_LOST, EXIT_WEDGED
+from roundelay_worker.settings import EXIT_UNFIT
 from roundelay_worker.testing.fake_llm import script
 from roundelay_worker.wiring import EXIT_LOOSE
 
@@ -121,6 +122,29 @@ def test_a_worker_full_of_loose_threads_ends_in_good_order(deploy):  # B3, rule 
     assert full.ended() == EXIT_LOOSE
     place.start()
     assert place.settled(place.ask({"text": "fresh"}, name="fresh"))[0].text == "fresh"
+
+
+def test_a_worker_without_a_usable_setup_ends_with_one_line_that_says_why(deploy):
+    place = deploy("sqlite", ROUNDELAY_SETUP="harness.impatient:no_such_function")
+    broken = place.worker()
+    raising = place.worker(ROUNDELAY_SETUP="json:loads")
+
+    assert (broken.ended(), raising.ended()) == (EXIT_UNFIT, EXIT_UNFIT)
+    assert "roundelay: ROUNDELAY_SETUP names no_such_function, which is not a function" in broken.said
+    assert "roundelay: ROUNDELAY_SETUP: json:loads failed: TypeError" in raising.said
+    assert "Traceback" not in broken.said + raising.said
+
+
+def test_a_worker_of_celerys_own_command_tells_of_misspelt_settings_and_makes_its_home(deploy):
+    place = deploy("sqlite")
+    home = place.home / "of its own"
+    env = {"ROUNDELAY_HOME": str(home), "ROUNDELAY_DATABASE_URL": "", "ROUNDELAY_PREFIX": f"{place.prefix}-own"}
+
+    worker = place.start(**env, ROUNDELAY_MAX_ROUND="3")
+
+    assert "ROUNDELAY_MAX_ROUND is not a setting; did you mean ROUNDELAY_MAX_ROUNDS?" in worker.said
+    assert (home / "roundelay.db").exists()
+    assert home.stat().st_mode & 0o777 == 0o700
 
 
 @pytest.mark.parametrize("pool", ["solo", "processes", "gevent"])

@@ -21,7 +21,7 @@ from roundelay.names import messages_queue, rounds_queue
 from roundelay_worker import logs
 from roundelay_worker.connections import keepalive
 from roundelay_worker.rounds import Rounds, pool_of
-from roundelay_worker.settings import Settings, SettingsError
+from roundelay_worker.settings import EXIT_UNFIT, SUPERVISED, Settings, SettingsError, unknown_names
 from roundelay_worker.store.records import Dispatch, Queue
 from roundelay_worker.tasks import add_tasks, task_of
 from roundelay_worker.wiring import Runtime, UnfitToStart
@@ -151,10 +151,14 @@ def _follow_worker(app: Celery, runtime: Runtime, rounds: Rounds) -> None:
     def begin(sender: Any, **_: Any) -> None:
         _check_pool(sender)
         sender.pool_cls = pool_of(rounds)
+        if SUPERVISED not in os.environ:
+            for sentence in unknown_names(os.environ):
+                sys.stderr.write(f"roundelay: {sentence}\n")
         try:
             runtime.start()
         except UnfitToStart as exc:
-            sys.exit(f"roundelay: {exc}")
+            sys.stderr.write(f"roundelay: {exc}\n")
+            sys.exit(EXIT_UNFIT if exc.for_good else 1)
         except Exception:  # Celery would log it and start a worker that can do nothing
             log.exception("worker_unfit")
             sys.exit("roundelay: the worker cannot start; the lines above say why")
@@ -221,7 +225,8 @@ def _build() -> Celery:
     try:
         settings = Settings.from_env(os.environ)
     except SettingsError as exc:
-        sys.exit(f"roundelay: {exc}")
+        sys.stderr.write(f"roundelay: {exc}\n")
+        sys.exit(EXIT_UNFIT)
     return build_worker(settings)
 
 

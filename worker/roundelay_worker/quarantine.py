@@ -14,7 +14,7 @@ from roundelay_worker import logs
 from roundelay_worker.app import Sender, celery_app
 from roundelay_worker.settings import Settings
 from roundelay_worker.store.records import Dispatch
-from roundelay_worker.wiring import QUARANTINE_READY, Runtime
+from roundelay_worker.wiring import QUARANTINE_READY, Runtime, UnfitToStart
 
 
 def main() -> None:
@@ -23,7 +23,10 @@ def main() -> None:
     logs.configure(settings.log_level)
     sender = Sender(celery_app(settings), settings)
     runtime = Runtime(settings, sender.send_later, sender.queue_length, quarantine=True)
-    runtime.start()
+    try:
+        runtime.start()
+    except UnfitToStart as exc:
+        sys.exit(f"roundelay: {exc}")
 
     def hand_back(*_: Any) -> None:
         runtime.drain(0)

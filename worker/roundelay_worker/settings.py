@@ -27,13 +27,20 @@ PROVIDER_NAMES: Final = (
 )
 """Fields whose variables carry no prefix: the names that the providers' own programs read."""
 
-OTHER_NAMES: Final = frozenset({"ROUNDELAY_FLOWER_AUTH", "ROUNDELAY_RECORDINGS"})
+SUPERVISED: Final = "ROUNDELAY_SUPERVISED"
+"""Set for worker processes of ``roundelay worker`` and ``up``, which tell once for all what is odd in the settings."""
+
+OTHER_NAMES: Final = frozenset({"ROUNDELAY_FLOWER_AUTH", "ROUNDELAY_RECORDINGS", SUPERVISED})
 """Variables with the prefix that are not settings of a worker."""
 
 _ADDRESS_NAMES: Final = ("redis_url", "broker_url", "database_url", "prefix")
 _REDIS_SCHEMES: Final = ("redis", "rediss", "unix")
 _DATABASE_SCHEMES: Final = ("sqlite", "postgresql", "postgres")
 _TOLERATED_ENDINGS: Final = ("/", "/v1", "/v1beta")
+
+
+EXIT_UNFIT: Final = 78
+"""How a process ends whose configuration cannot be used (``EX_CONFIG``): no later start would go better."""
 
 
 class SettingsError(ValueError):
@@ -188,6 +195,12 @@ def home_folder(env: Mapping[str, str]) -> Path:
 def sqlite_url(folder: Path) -> str:
     """Return the URL of the SQLite file that is the database where no other is named."""
     return f"sqlite:///{quote(str(folder / 'roundelay.db'))}"
+
+
+def make_home(settings: Settings) -> None:
+    """Make the home folder where the default SQLite file is to lie in it."""
+    if settings.database_url == sqlite_url(settings.home):
+        settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def read_addresses(folder: Path) -> dict[str, str]:

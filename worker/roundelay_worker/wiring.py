@@ -28,19 +28,16 @@ from roundelay_worker.loop.history import Result
 from roundelay_worker.models import Models
 from roundelay_worker.outbox import Outbox, WrongDatabase
 from roundelay_worker.perform import Bounds, Performer
-from roundelay_worker.providers.schema import SchemaRefused, check_tools
 from roundelay_worker.publisher import Publisher
 from roundelay_worker.resolve import Resolver
 from roundelay_worker.sessions import Sessions
-from roundelay_worker.settings import Settings
+from roundelay_worker.settings import Settings, make_home
 from roundelay_worker.store.errors import StoreUnavailable
 from roundelay_worker.store.records import Dispatch, Publication, Queue
 from roundelay_worker.store.store import Store
 from roundelay_worker.tools.context import ToolContext
-from roundelay_worker.tools.registry import Registry, ToolModuleFailed
+from roundelay_worker.tools.loading import UNUSABLE, load_tools
 from roundelay_worker.tools.runner import ToolRunner
-from roundelay_worker.tools.setting_up import SetupNotFound, call_setup
-from roundelay_worker.tools.signature import InvalidTool
 from roundelay_worker.watchdog import Watchdog
 
 log = logging.getLogger(__name__)
@@ -64,7 +61,11 @@ QueueLength = Callable[[Queue], Awaitable[int | None]]
 
 
 class UnfitToStart(Exception):
-    """This worker must not start; the text says what to mend."""
+    """This worker must not start; the text says what to mend, ``for_good`` that no later start will go better."""
+
+    def __init__(self, message: str, *, for_good: bool = False) -> None:
+        super().__init__(message)
+        self.for_good = for_good
 
 
 class Runtime:
@@ -99,10 +100,13 @@ class Runtime:
 
     def start(self) -> None:
         """Open, register and begin; returns when the process may take messages."""
-        self._registry = _load_tools(self.settings)
-        self._thread.start()
         try:
+            self._registry = load_tools(self.settings.setup, self.settings.tool_modules)
+            make_home(self.settings)
+            self._thread.start()
             self.call(self._open())
+        except UNUSABLE as exc:
+            raise UnfitToStart(str(exc), for_good=True) from exc
         except (StoreUnavailable, WrongDatabase) as exc:
             raise UnfitToStart(str(exc)) from exc
         except (aioredis.RedisError, OSError) as exc:
@@ -371,14 +375,3 @@ def _end_without(part: asyncio.Task[None]) -> None:
     if not part.cancelled() and part.exception() is not None:
         log.critical("part_broke", exc_info=part.exception())
         os._exit(EXIT_BROKEN)
-
-
-def _load_tools(settings: Settings) -> Registry:
-    try:
-        if settings.setup:
-            call_setup(settings.setup)
-        registry = Registry.load(settings.tool_modules)
-        check_tools(registry.specs(None))
-    except (SetupNotFound, ToolModuleFailed, InvalidTool, SchemaRefused) as exc:
-        raise UnfitToStart(str(exc)) from exc
-    return registry

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from roundelay_worker.cli.crew import FIRST_DELAY, LONGEST_DELAY, SETTLED, Crew, Job, Patience
+from roundelay_worker.cli.crew import FIRST_DELAY, LONGEST_DELAY, SETTLED, Crew, CrewUnfit, Job, Patience
 from roundelay_worker.embedded_child import until
 
 pytestmark = pytest.mark.processes
@@ -126,6 +126,44 @@ def test_the_reason_of_a_child_that_writes_to_a_log_is_told_or_where_to_look(tmp
     crew.stop(0)
 
     assert told.format(log=log) in said_of_it[0]
+
+
+def test_a_crew_none_of_whose_needed_children_can_ever_start_is_given_up():
+    hopeless = replace(job("raise SystemExit(78)"), is_needed=True)
+    crew = Crew([hopeless, replace(hopeless, name="other"), job(IDLE)], list[str]().append)
+
+    with pytest.raises(CrewUnfit, match=r"cannot start \(exit code 78\)"):
+        until(lambda: crew.tend() < 0, 20)
+    crew.stop(0)
+
+
+def test_a_crew_with_a_needed_child_that_lives_goes_on():
+    needed = replace(job(IDLE), name="alive", is_needed=True)
+    told: list[str] = []
+    crew = Crew([replace(job("raise SystemExit(78)"), is_needed=True), needed], told.append)
+
+    assert until(lambda: crew.tend() >= 0 and len(told) > 1, 20)
+    assert "alive" in crew.pids
+    crew.stop(0)
+
+
+def test_a_crew_that_is_given_up_leaves_no_child(tmp_path: Path):
+    file = tmp_path / "said"
+    watch = (
+        "crew.tend()\nfrom pathlib import Path\n"
+        "def watch():\n"
+        "    if Path(words[0]).exists(): raise SystemExit(9)\n"
+        "    return 0.1\n"
+    )
+    script = SUPERVISOR.replace("crew.tend()\n", watch).replace("float(grace))", "float(grace), watch)")
+    command = [sys.executable, "-c", script, "20", POLITE, str(file)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        child = int(process.stdout.readline())
+
+        assert process.wait(20) == 9
+        assert not alive(child)
+        assert file.read_text() == "left warmly"
 
 
 def test_a_child_is_let_finish_within_the_grace_time(tmp_path: Path):

@@ -15,3 +15,18 @@ def _release_hanging_tools() -> Iterator[None]:
     sample_tools.RELEASE.clear()
     yield
     sample_tools.RELEASE.set()
+
+
+@pytest.fixture
+def write_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    written = []
+
+    def write(name: str, *lines: str) -> str:
+        (tmp_path / f"{name}.py").write_text("\n".join(["from roundelay_worker import tool", *lines]))
+        written.append(name)
+        return name
+
+    yield write
+    for name in written:
+        sys.modules.pop(name, None)

@@ -1,27 +1,9 @@
-import sys
-from pathlib import Path
-
 import pytest
 
 from roundelay_worker.tools.registry import Registry, ToolModuleFailed, UnknownTools
 from roundelay_worker.tools.signature import InvalidTool
 
 BUILT_IN = ("calculator", "convert_units", "current_time", "fetch_url", "lookup")
-
-
-@pytest.fixture
-def write_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.syspath_prepend(tmp_path)
-    written = []
-
-    def write(name: str, *lines: str) -> str:
-        (tmp_path / f"{name}.py").write_text("\n".join(["from roundelay_worker import tool", *lines]))
-        written.append(name)
-        return name
-
-    yield write
-    for name in written:
-        sys.modules.pop(name, None)
 
 
 def test_the_built_in_tools_are_always_there_and_read_only():

@@ -9,6 +9,7 @@ from types import FrameType
 from typing import Final
 
 from roundelay.errors import InvalidSubmission, RoundelayError
+from roundelay_worker.cli.crew import CrewUnfit
 from roundelay_worker.cli.parser import Options, parser
 from roundelay_worker.embedded_child import EmbeddedError
 from roundelay_worker.settings import SettingsError
@@ -29,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return command(options, os.environ)
     except (SettingsError, InvalidSubmission) as exc:
         return _told(options, exc, USAGE)
-    except (EmbeddedError, RoundelayError) as exc:
+    except (EmbeddedError, RoundelayError, CrewUnfit) as exc:
         return _told(options, exc, FAILED)
     except BrokenPipeError:  # whoever read us has had enough
         sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115  # so that the flush at exit is silent

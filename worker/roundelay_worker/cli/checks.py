@@ -15,11 +15,8 @@ from redis.exceptions import RedisError
 
 from roundelay_worker.cli.connecting import PATIENCE, connect_redis
 from roundelay_worker.cli.findings import Finding, fault, note, ok
-from roundelay_worker.providers.schema import SchemaRefused, check_tools
 from roundelay_worker.settings import Settings, unknown_names
-from roundelay_worker.tools.registry import Registry, ToolModuleFailed
-from roundelay_worker.tools.setting_up import call_setup
-from roundelay_worker.tools.signature import InvalidTool
+from roundelay_worker.tools.loading import UNUSABLE, SetupFailed, load_tools
 
 OLDEST_REDIS: Final = (6, 2)
 _MEGABYTE: Final = 1_048_576
@@ -52,15 +49,10 @@ def tool_findings(settings: Settings) -> Iterator[Finding]:
     if (here := os.getcwd()) not in sys.path:  # noqa: PTH109  # sys.path holds strings
         sys.path.insert(0, here)
     try:
-        if settings.setup:
-            call_setup(settings.setup)
-    except Exception as exc:  # noqa: BLE001  # it is the project's own code
-        yield fault("tools", f"ROUNDELAY_SETUP failed: {type(exc).__name__}: {exc}", "mend what it names")
-        return
-    try:
-        registry = Registry.load(settings.tool_modules)
-        check_tools(registry.specs(None))
-    except (ToolModuleFailed, InvalidTool, SchemaRefused) as exc:
+        registry = load_tools(settings.setup, settings.tool_modules)
+    except SetupFailed as exc:
+        yield fault("tools", str(exc), "mend what it names")
+    except UNUSABLE as exc:
         yield fault("tools", str(exc), "mend the module, or take it out of ROUNDELAY_TOOL_MODULES")
     else:
         yield ok("tools", ", ".join(registry.names()))

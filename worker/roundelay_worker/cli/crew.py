@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from roundelay_worker.embedded_child import guarded, until
+from roundelay_worker.settings import EXIT_UNFIT
 
 FIRST_DELAY: Final = 0.5
 LONGEST_DELAY: Final = 30.0
@@ -28,6 +29,12 @@ class Job:
     command: Sequence[str]
     env: Mapping[str, str]
     log: Path | None = None
+    is_needed: bool = False
+    """Whether the crew is of no use without any such child."""
+
+
+class CrewUnfit(Exception):
+    """No child that is needed can start, and a later start would not go better; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +56,7 @@ class _Member:
     process: subprocess.Popen[bytes] | None = None
     started_at: float = 0.0
     patience: Patience = field(default_factory=Patience)
+    is_unfit: bool = False
 
 
 class Crew:
@@ -73,7 +81,10 @@ class Crew:
         return {member.job.name: process.pid for member in self._members if (process := _alive(member))}
 
     def tend(self) -> float:
-        """Start what is due, note what died; return the seconds until something is due again."""
+        """Start what is due, note what died; return the seconds until something is due again.
+
+        Raises CrewUnfit if all children that are needed ended as unfit for good.
+        """
         now = self._clock()
         for member in self._members:
             self._note_death(member, now)
@@ -106,6 +117,10 @@ class Crew:
             member.process = None
             member.patience = member.patience.after_death(now, now - member.started_at)
             delay, why = member.patience.due_at - now, f"{_ending(code)}{_reason(member.job.log)}"
+            member.is_unfit = code == EXIT_UNFIT
+            needed = [other.is_unfit for other in self._members if other.job.is_needed]
+            if needed and all(needed):
+                raise CrewUnfit(f"{member.job.name} cannot start ({why})")
             self._say(f"{member.job.name} ended ({why}); starting it again in {delay:.1f} s")
 
     def _start(self, member: _Member, now: float) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from roundelay_worker.cli.crew import Job
-from roundelay_worker.settings import Settings, variable
+from roundelay_worker.settings import SUPERVISED, Settings, variable
 
 APPLICATION: Final = "roundelay_worker.app"
 
@@ -27,13 +27,14 @@ def worker_jobs(
 ) -> list[Job]:
     """Return one job for each worker process; ``logs`` is a folder for their output, None for ours."""
     slots = concurrency or settings.concurrency
-    handed_down = {**env, variable("concurrency"): str(slots)}
+    handed_down = {**env, variable("concurrency"): str(slots), SUPERVISED: "1"}
     return [
         Job(
             f"worker-{number}",
             celery("worker", *_worker_words(number, slots, settings)),
             handed_down,
             logs / f"worker-{number}.log" if logs else None,
+            is_needed=True,
         )
         for number in range(1, processes + 1)
     ]

@@ -4,12 +4,12 @@ import select
 import signal
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
-from roundelay_worker.cli.crew import Crew
+from roundelay_worker.cli.crew import LAST_WORDS, LONGEST_DELAY, Crew
 
 _STOPS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 _AFTER_STOP: Final = 0.2
@@ -49,15 +49,17 @@ def _listening() -> Iterator[_Inbox]:
                 signal.signal(number, action)
 
 
-def supervise(crew: Crew, grace: float) -> int:
+def supervise(crew: Crew, grace: float, watch: Callable[[], float] = lambda: LONGEST_DELAY) -> int:
     """Keep the crew running until SIGTERM, Ctrl-C or SIGQUIT; return 0 if it ended within ``grace`` seconds, else 1.
+
+    ``watch`` is called between other duties and returns the seconds until it wants to be called again. What it
+    raises, or a crew that is unfit, ends the children and goes to the caller.
 
     The first SIGTERM or Ctrl-C lets children finish what they are at; the second, a SIGQUIT, or the end of
     the grace time ends them hard. What they had not finished is taken over by others: it is stored.
     """
     with _listening() as inbox:
-        while not (came := inbox.wait(crew.tend())):
-            pass
+        came = _stops(crew, inbox, watch)
         is_hard = signal.SIGQUIT in came or len(came) > 1
         if not is_hard:
             crew.signal(signal.SIGTERM)
@@ -65,6 +67,17 @@ def supervise(crew: Crew, grace: float) -> int:
                 return 0
         crew.stop(0)
         return 1
+
+
+def _stops(crew: Crew, inbox: _Inbox, watch: Callable[[], float]) -> list[signal.Signals]:
+    """Tend the crew until stop signals come, and return them."""
+    try:
+        while not (came := inbox.wait(min(crew.tend(), watch()))):
+            pass
+    except BaseException:
+        crew.stop(LAST_WORDS)
+        raise
+    return came
 
 
 def _gone(crew: Crew, inbox: _Inbox, grace: float) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from roundelay_worker.cli.arrival import Arrival, consumes
 from roundelay_worker.cli.crew import Crew, Job
 from roundelay_worker.cli.flower import flower_auth, flower_command, flower_env
 from roundelay_worker.cli.parser import Options
@@ -33,8 +34,12 @@ def run(options: Options, env: Mapping[str, str]) -> int:
             _say(sentence)
         crew = Crew(_jobs(options, settings, inside, found, logs_folder(home)), _say)
         stack.enter_context(announced(home, found))
-        _greet(settings, found, options.processes)
-        return supervise(crew, settings.shutdown_grace)
+        arrival = Arrival(
+            lambda: consumes(settings, crew.pids),
+            lambda: _greet(settings, found, options.processes),
+            settings.home / "logs",
+        )
+        return supervise(crew, settings.shutdown_grace, arrival)
 
 
 def environment(env: Mapping[str, str], found: Addresses) -> dict[str, str]:

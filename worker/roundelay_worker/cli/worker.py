@@ -7,7 +7,7 @@ from roundelay_worker.cli.crew import Crew
 from roundelay_worker.cli.parser import Options
 from roundelay_worker.cli.programs import worker_jobs
 from roundelay_worker.cli.supervisor import supervise
-from roundelay_worker.settings import Settings, sqlite_url, unknown_names
+from roundelay_worker.settings import Settings, unknown_names
 
 
 def run(options: Options, env: Mapping[str, str]) -> int:
@@ -15,8 +15,6 @@ def run(options: Options, env: Mapping[str, str]) -> int:
     settings = Settings.from_env(env)
     for sentence in unknown_names(env):
         _say(sentence)
-    if settings.database_url == sqlite_url(settings.home):
-        settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     jobs = worker_jobs(options.processes, settings, env, concurrency=options.concurrency)
     return supervise(Crew(jobs, _say), settings.shutdown_grace)
 

@@ -13,6 +13,7 @@ from roundelay_worker.tools.declared import Tool, tool_of, tools_in
 from roundelay_worker.tools.fetch_url import make_fetch_url
 from roundelay_worker.tools.fetching import Fetcher, FetchPolicy
 from roundelay_worker.tools.lookup import lookup
+from roundelay_worker.tools.setting_up import in_one_line
 from roundelay_worker.tools.signature import InvalidTool
 
 
@@ -101,7 +102,5 @@ def _imported(name: str) -> ModuleType:
         return importlib.import_module(name)
     except InvalidTool:
         raise
-    except Exception as exc:
-        raise ToolModuleFailed(
-            f"ROUNDELAY_TOOL_MODULES: {name} cannot be imported: {type(exc).__name__}: {exc}"
-        ) from exc
+    except (Exception, SystemExit) as exc:
+        raise ToolModuleFailed(f"ROUNDELAY_TOOL_MODULES: {name} cannot be imported: {in_one_line(exc)}") from exc

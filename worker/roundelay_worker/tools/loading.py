@@ -1,0 +1,34 @@
+"""What a worker process does before it may take messages: the project's set-up, then its tools."""
+
+from collections.abc import Sequence
+
+from roundelay_worker.providers.schema import SchemaRefused, check_tools
+from roundelay_worker.tools.registry import Registry, ToolModuleFailed
+from roundelay_worker.tools.setting_up import SetupNotFound, call_setup, in_one_line
+from roundelay_worker.tools.signature import InvalidTool
+
+
+class SetupFailed(Exception):
+    """``ROUNDELAY_SETUP`` raised, or is no function; the text is one line that names it and says what came of it."""
+
+
+UNUSABLE = (SetupFailed, ToolModuleFailed, InvalidTool, SchemaRefused)
+"""What ``load_tools`` raises: each says in one line what to mend, and comes again at every start until then."""
+
+
+def load_tools(setup: str | None, modules: Sequence[str]) -> Registry:
+    """Call the set-up, import the tools, and see that every provider would take them; raise one of ``UNUSABLE``."""
+    if setup:
+        _set_up(setup)
+    registry = Registry.load(modules)
+    check_tools(registry.specs(None))
+    return registry
+
+
+def _set_up(setup: str) -> None:
+    try:
+        call_setup(setup)
+    except SetupNotFound as exc:
+        raise SetupFailed(str(exc)) from exc
+    except (Exception, SystemExit) as exc:
+        raise SetupFailed(f"ROUNDELAY_SETUP: {setup} failed: {in_one_line(exc)}") from exc
