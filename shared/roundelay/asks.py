@@ -72,8 +72,11 @@ def look(prefix: str, message_id: str) -> Ask[Look]:
         names.state_key(prefix, message_id),
         names.record_key(prefix, message_id),
         names.updates_key(prefix, message_id),
+        names.filled_key(prefix),
     )
-    return Ask((names.alive_key(prefix, ""),), lambda reply: read_look(message_id, reply), scripts.LOOK, keys)
+    return Ask(
+        (names.alive_key(prefix, ""), names.FILLED), lambda reply: read_look(message_id, reply), scripts.LOOK, keys
+    )
 
 
 def page(stream: str, after: StreamId) -> Ask[list[Entry]]:

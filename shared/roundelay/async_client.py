@@ -122,8 +122,8 @@ class AsyncJob:
 
     async def cancel(self) -> bool:
         """Ask for the message to be cancelled; False if it had ended."""
-        return await self._core.shell.drive(self._core.verbs.cancel(self.message_id))
+        return await self._core.shell.drive(self._core.verbs.cancel(self.message_id, asyncio.Event()))
 
     async def state(self) -> MessageState:
         """Return what is known of the message now."""
-        return await self._core.shell.drive(self._core.verbs.state(self.message_id))
+        return await self._core.shell.drive(self._core.verbs.state(self.message_id, asyncio.Event()))

@@ -132,6 +132,7 @@ class Job:
         """Return the updates after ``seq`` number ``after``, as they come, up to and with ``ended``.
 
         Every durable update comes once and in order; where some are lost for good, one of kind ``gap`` says which.
+        After the number of ``ended`` itself nothing comes; after one beyond it, which nobody can have seen, ``ended``.
         Raises as ``wait`` does; ``timeout`` counts for the whole.
         """
         shell = self._core.shell
@@ -143,7 +144,7 @@ class Job:
         Raises:
             MessageNotFound: the id is unknown, or its records have expired.
         """
-        return self._core.shell.drive(self._core.verbs.cancel(self.message_id))
+        return self._core.shell.drive(self._core.verbs.cancel(self.message_id, threading.Event()))
 
     def state(self) -> MessageState:
         """Return what is known of the message now.
@@ -151,4 +152,4 @@ class Job:
         Raises:
             MessageNotFound: the id is unknown, or its records have expired.
         """
-        return self._core.shell.drive(self._core.verbs.state(self.message_id))
+        return self._core.shell.drive(self._core.verbs.state(self.message_id, threading.Event()))

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from roundelay import asks, names
 from roundelay.asks import Entry
+from roundelay.doubt import Doubt
 from roundelay.errors import Unreachable
 from roundelay.feeds import Board, Feed
 from roundelay.hub import pauses
@@ -27,6 +28,8 @@ FORGOTTEN_SECONDS: Final = 30.0
 """Seconds that the workers have to publish a message again that an emptied Redis has forgotten."""
 
 SOON: Final = 0.5
+LARGEST_SEQ: Final = 2**63 - 1
+"""Redis refuses stream ids that are much larger."""
 
 
 @dataclass(slots=True)
@@ -52,9 +55,12 @@ class Tracker:
         """Return what can still be said of a message whose stream is lost: the gap, and its end."""
         if last_seq - 1 > self.seq:
             yield self._gap(last_seq - 1, answer.finished_at)
+        yield self.end(answer, last_seq if last_seq > self.seq else None)
+
+    def end(self, answer: Answer, seq: int | None) -> Update:
+        """Return ``ended``, under its number where that is known."""
         self.ended = True
-        seq = last_seq if last_seq > self.seq else None
-        yield Update(kind="ended", at=answer.finished_at, message_id=self.message_id, seq=seq, answer=answer)
+        return Update(kind="ended", at=answer.finished_at, message_id=self.message_id, seq=seq, answer=answer)
 
     def _next(self, entry_id: StreamId, text: bytes) -> Iterator[Update]:
         seq, position = entry_id
@@ -104,8 +110,9 @@ class Follow:
 
     def __init__(self, patience: Patience, after: int, board: Board, bell: Bell) -> None:
         self.patience, self.board, self.bell = patience, board, bell
-        self.tracker = Tracker(patience.message_id, after)
+        self.tracker = Tracker(patience.message_id, min(after, LARGEST_SEQ))
         self.feed = Feed(names.updates_key(patience.prefix, patience.message_id), bell)
+        self.doubt = Doubt(patience.prefix, patience.message_id, patience.clock)
         self.was_known = False
         self.is_done = False
         self.restore_until: float | None = None
@@ -151,8 +158,12 @@ class Follow:
         match course:
             case "done":
                 self.is_done = True
+                if look.answer and look.tail and look.tail[0] < self.tracker.seq:  # nobody can have seen that number
+                    yield Say(self.tracker.end(look.answer, look.tail[0]))
             case "unknown":
-                raise not_found()
+                if not (yield from self.doubt.lasts(look)):
+                    raise not_found()
+                yield from self._listen(SOON)
             case "listen":
                 self.restore_until = None
                 yield from self._listen(SOON if is_behind else CHECK_EVERY)

@@ -32,6 +32,8 @@ class Look:
     tail: StreamId | None = None
     tail_ends: bool = False
     """The last update in the stream is ``ended``."""
+    is_filled: bool = True
+    """Redis holds what the database knows: what it does not know is unknown."""
 
     @property
     def known(self) -> bool:
@@ -46,7 +48,7 @@ class Look:
 
 def read_look(message_id: str, reply: Any) -> Look:
     """Read the reply of the script ``LOOK``."""
-    raw_answer, raw_state, record, last, lost = reply
+    raw_answer, raw_state, record, last, lost, filled = reply
     answer = Answer.model_validate_json(raw_answer) if raw_answer else None
     fields = {as_text(k): as_text(v) for k, v in zip(raw_state[::2], raw_state[1::2], strict=True)}
     return Look(
@@ -54,6 +56,7 @@ def read_look(message_id: str, reply: Any) -> Look:
         state=_state(message_id, fields, answer, record, is_lost=bool(lost)),
         tail=as_stream_id(last[0]) if last else None,
         tail_ends=bool(last) and _kind(last[1]) == "ended",
+        is_filled=bool(filled),
     )
 
 

@@ -15,6 +15,8 @@ name                                           type     meaning
 ``{prefix}:cancels``                           zset     ids whose cancellation was asked for, scored by time
 ``{prefix}:control``                           channel  hints to every worker process: ``cancel {id}``, ``restore {id}``
 ``{prefix}:database``                          string   id of the database that this prefix belongs to
+``{prefix}:filled``                            string   ``filled`` while Redis holds what the database knows: missing
+                                                        where it was emptied and no worker has filled it again
 ``{prefix}:alive:{worker}``                    string   expires with the lease of the worker named in a state hash;
                                                         says whether it consumes
 ``{prefix}:wake:{reader}``                     both     stream and channel by which a client wakes its own reader
@@ -129,6 +131,15 @@ def control_channel(prefix: str) -> str:
 def database_key(prefix: str) -> str:
     """Return the name of the key that says which database this prefix belongs to."""
     return f"{prefix}:database"
+
+
+FILLED: Final = "filled"
+"""What the key of this name holds once all that the database knows is in Redis."""
+
+
+def filled_key(prefix: str) -> str:
+    """Return the name of the key that says whether Redis holds what the database knows."""
+    return f"{prefix}:filled"
 
 
 def alive_key(prefix: str, worker: str) -> str:

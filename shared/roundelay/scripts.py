@@ -72,16 +72,17 @@ return 1
 """)
 
 LOOK: Final = Script("""
--- KEYS answer, state, record, updates     ARGV prefix of alive keys
+-- KEYS answer, state, record, updates, filled     ARGV prefix of alive keys, what filled holds
 -- -> {answer, {state field, value ...}, record if there is no state, {id, text} of the last update,
---     1 if the worker is lost}
+--     1 if the worker is lost, 1 if Redis holds what the database knows}
 local answer = redis.call('GET', KEYS[1])
 local state = redis.call('HGETALL', KEYS[2])
 local record = #state == 0 and redis.call('GET', KEYS[3])
 local last = redis.call('XREVRANGE', KEYS[4], '+', '-', 'COUNT', 1)[1]
 local worker = redis.call('HGET', KEYS[2], 'worker')
 local lost = worker and worker ~= '' and redis.call('EXISTS', ARGV[1] .. worker) == 0
-return {answer, state, record, last and {last[1], last[2][2]} or false, lost and 1 or 0}
+return {answer, state, record, last and {last[1], last[2][2]} or false, lost and 1 or 0,
+  redis.call('GET', KEYS[5]) == ARGV[2] and 1 or 0}
 """)
 
 WAKE: Final = Script("""

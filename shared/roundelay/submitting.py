@@ -5,9 +5,10 @@ from typing import Final
 
 from roundelay import asks
 from roundelay.composing import Parcel
+from roundelay.doubt import known_look
 from roundelay.errors import IdempotencyConflict
 from roundelay.hub import Clock
-from roundelay.ops import Program, Send, ask
+from roundelay.ops import Bell, Program, Send, ask
 from roundelay.patience import not_found
 from roundelay.updates import MessageState
 
@@ -44,17 +45,20 @@ def nudging(prefix: str, message_id: str, *, keep: int) -> Program[Accepted]:
     return Accepted(message_id, None)
 
 
-def cancelling(prefix: str, message_id: str) -> Program[bool]:
+def cancelling(prefix: str, message_id: str, clock: Clock, bell: Bell) -> Program[bool]:
     """Ask for a cancellation; False if the message had ended."""
     outcome = yield from ask(asks.cancel(prefix, message_id))
+    if outcome is None:
+        yield from known_look(prefix, message_id, clock, bell)
+        outcome = yield from ask(asks.cancel(prefix, message_id))
     if outcome is None:
         raise not_found()
     return outcome
 
 
-def looking(prefix: str, message_id: str) -> Program[MessageState]:
+def looking(prefix: str, message_id: str, clock: Clock, bell: Bell) -> Program[MessageState]:
     """Return what is known of the message."""
-    look = yield from ask(asks.look(prefix, message_id))
+    look = yield from known_look(prefix, message_id, clock, bell)
     if look.state is None:
         raise not_found()
     return look.state

@@ -183,6 +183,8 @@ class MemoryJob:
         while True:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             record = self._client.await_until(self.message_id, left, after)
+            if record.answer is not None and after > len(record.updates):
+                after = len(record.updates) - 1
             for update in record.updates[after:]:
                 after += 1
                 yield update

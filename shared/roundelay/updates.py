@@ -46,7 +46,10 @@ class ErrorNote(_Wire):
 
 
 class Answer(_Wire):
-    """The one final record of a message. ``text`` is never empty, whatever the status."""
+    """The one final record of a message. ``text`` is never empty, whatever the status.
+
+    ``rounds`` counts the rounds of tools that ran; the turns of ``Update.round`` and ``MessageState.round`` are more.
+    """
 
     v: int = 1
     message_id: str
@@ -71,7 +74,8 @@ class Update(_Wire):
     ``tool_progress``; ``tool`` and ``call`` (position in its round, from 0) for ``tool_*``; ``ok`` and
     ``seconds`` for ``tool_finished``; ``code`` and ``delay`` (seconds) for ``retrying``; ``usage`` for
     ``round_ended``; ``after`` for ``accepted`` when an earlier message of the conversation goes first;
-    ``missing`` (first and last lost ``seq``) for ``gap``; ``answer`` for ``ended``.
+    ``missing`` (first and last lost ``seq``) for ``gap``; ``answer`` for ``ended``. A ``round_started`` with a
+    ``code`` begins the closing turn of that soft stop. ``round`` is the number of the turn, from 1.
     """
 
     v: int = 1
@@ -98,7 +102,9 @@ class MessageState(_Wire):
     """What is known of a message now.
 
     ``status`` is ``queued``, ``waiting`` (for the message ``after``), ``running``, ``retrying`` or the final status.
-    ``worker`` is ``lost`` while its worker has gone silent and nobody has taken over yet.
+    ``worker`` is ``lost`` while its worker has gone silent and nobody has taken over yet. ``round`` is the number of
+    the turn that is asked for or whose calls run, or was the last one, as in ``Update``: after N rounds of tools it
+    is N + 1, so it is not ``Answer.rounds``, and the closing turn counts.
     """
 
     message_id: str

@@ -35,13 +35,13 @@ class Verbs:
         """Hurry a message of the web app's outbox."""
         return nudging(self.settings.prefix, message_id, keep=self._keep)
 
-    def cancel(self, message_id: str) -> Program[bool]:
+    def cancel(self, message_id: str, bell: Bell) -> Program[bool]:
         """Ask for a cancellation."""
-        return cancelling(self.settings.prefix, message_id)
+        return cancelling(self.settings.prefix, message_id, self.clock, bell)
 
-    def state(self, message_id: str) -> Program[MessageState]:
+    def state(self, message_id: str, bell: Bell) -> Program[MessageState]:
         """Look."""
-        return looking(self.settings.prefix, message_id)
+        return looking(self.settings.prefix, message_id, self.clock, bell)
 
     def wait(self, message_id: str, timeout: float | None, desk: Desk, bell: Bell) -> Program[Answer]:
         """Wait for the answer."""
@@ -49,8 +49,8 @@ class Verbs:
 
     def follow(self, message_id: str, after: int, timeout: float | None, board: Board, bell: Bell) -> Program[None]:
         """Follow the updates."""
-        if after < 0:
-            raise ValueError("after is the seq of the last update seen, 0 for all")
+        if not isinstance(after, int) or after < 0:
+            raise ValueError("after is the seq of the last update seen, a whole number, 0 for all")
         return Follow(self._patience(message_id, timeout), after, board, bell).run()
 
     def _patience(self, message_id: str, timeout: float | None) -> Patience:

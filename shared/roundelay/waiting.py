@@ -3,6 +3,7 @@
 from typing import Final
 
 from roundelay import asks, names
+from roundelay.doubt import Doubt
 from roundelay.errors import Unreachable
 from roundelay.hub import pauses
 from roundelay.looks import Look
@@ -17,7 +18,7 @@ SUBSCRIBED_WITHIN: Final = 2.0
 LOOK_EVERY: Final = 10.0
 """Seconds after which the stored answer is looked at anyway: no lost message is ever final."""
 
-ASK_EVERY: Final = 1.0
+ASK_EVERY: Final = 0.5
 """Seconds between hints to the workers, who may be away themselves, that Redis has forgotten the message."""
 
 
@@ -28,6 +29,7 @@ class Wait:
         self.patience, self.desk, self.bell = patience, desk, bell
         self.ticket = Ticket(names.answer_key(patience.prefix, patience.message_id), bell)
         self.was_known = self.is_forgotten = False
+        self.doubt = Doubt(patience.prefix, patience.message_id, patience.clock)
 
     def run(self) -> Program[Answer]:
         """Return the answer, whatever its status."""
@@ -70,4 +72,6 @@ class Wait:
         if self.is_forgotten:  # Redis was emptied: the workers know the message, and publish it again
             yield from ask(asks.restore(self.patience.prefix, self.patience.message_id))
         elif not look.known:
-            raise not_found()
+            if not (yield from self.doubt.lasts(look)):
+                raise not_found()
+            self.is_forgotten = True

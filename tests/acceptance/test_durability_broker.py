@@ -46,6 +46,7 @@ def test_a_redis_that_lost_everything_is_filled_again_and_nothing_is_lost(
     eventually(lambda: all(place.known(job) for job in everything), "the database has all")
 
     place.redis.flushall()
+    assert place.client.get(before.message_id).wait(20).text == "told before"
     eventually(lambda: all(place.redis.exists(state_key(place.prefix, job.message_id)) for job in everything), "filled")
 
     answers = place.settled(*everything)

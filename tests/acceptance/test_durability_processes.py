@@ -124,15 +124,17 @@ def test_a_worker_full_of_loose_threads_ends_in_good_order(deploy):  # B3, rule 
     assert place.settled(place.ask({"text": "fresh"}, name="fresh"))[0].text == "fresh"
 
 
-def test_a_worker_without_a_usable_setup_ends_with_one_line_that_says_why(deploy):
+def test_a_worker_without_a_usable_setup_or_database_ends_with_one_line_that_says_why(deploy):
     place = deploy("sqlite", ROUNDELAY_SETUP="harness.impatient:no_such_function")
     broken = place.worker()
     raising = place.worker(ROUNDELAY_SETUP="json:loads")
+    homeless = place.worker(ROUNDELAY_SETUP="", ROUNDELAY_DATABASE_URL=f"sqlite:///{place.home}/nowhere/x.db")
 
-    assert (broken.ended(), raising.ended()) == (EXIT_UNFIT, EXIT_UNFIT)
+    assert (broken.ended(), raising.ended(), homeless.ended()) == (EXIT_UNFIT, EXIT_UNFIT, 1)
     assert "roundelay: ROUNDELAY_SETUP names no_such_function, which is not a function" in broken.said
     assert "roundelay: ROUNDELAY_SETUP: json:loads failed: TypeError" in raising.said
-    assert "Traceback" not in broken.said + raising.said
+    assert "roundelay: The database cannot be used (the SQLite file cannot be used" in homeless.said
+    assert "Traceback" not in broken.said + raising.said + homeless.said
 
 
 def test_a_worker_of_celerys_own_command_tells_of_misspelt_settings_and_makes_its_home(deploy):

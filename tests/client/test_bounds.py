@@ -171,7 +171,7 @@ def test_a_cancelled_wait_ends_at_once_and_the_client_goes_on(url, prefix):
 
 def test_a_reader_stops_when_nobody_waits_any_more(url, prefix):
     def readers() -> int:
-        return sum(thread.name.startswith("roundelay-") for thread in threading.enumerate())
+        return sum(thread.name in {"roundelay-answers", "roundelay-updates"} for thread in threading.enumerate())
 
     before = readers()
     client = Client(url, prefix=prefix)

@@ -51,9 +51,28 @@ def test_following_after_a_seq_goes_on_from_there(client, worker):
 
     assert seqs(job.follow(after=3)) == [4, 5]
     assert list(job.follow(after=5)) == []
-    assert list(job.follow(after=99)) == []
     with pytest.raises(ValueError, match="after"):
         list(job.follow(after=-1))
+
+
+def test_after_a_seq_beyond_the_end_comes_the_end_and_after_the_end_itself_nothing(client, worker):
+    job = client.submit("one")
+    worker.update(job, 1)
+    worker.end(job, 2, "done")
+
+    for beyond in (3, 2**62, 2**80):
+        (ended,) = job.follow(after=beyond, timeout=5)
+        assert (ended.kind, ended.seq, ended.answer.text) == ("ended", 2, "done")
+    assert list(job.follow(after=2, timeout=5)) == []
+
+
+@pytest.mark.parametrize("after", [-1, 1.5, "1", None])
+def test_a_seq_that_is_no_whole_number_is_refused(client, worker, after):
+    job = client.submit("one")
+    worker.end(job, 1)
+
+    with pytest.raises(ValueError, match="the seq of the last update seen"):
+        list(job.follow(after=after))
 
 
 def test_a_hole_is_said_and_the_rest_follows(client, worker):

@@ -68,6 +68,8 @@ def test_updates_are_numbered_and_end(client):
 
     assert [(update.seq, update.kind) for update in job.follow()] == [(1, "accepted"), (2, "started"), (3, "ended")]
     assert [update.seq for update in job.follow(after=2)] == [3]
+    assert [update.seq for update in job.follow(after=3)] == []
+    assert [update.seq for update in job.follow(after=9)] == [3]
 
 
 def test_what_does_not_end_times_out_and_can_be_cancelled(client):

@@ -229,14 +229,18 @@ def test_cancel_asks_the_workers_once_the_message_is_known_and_has_not_ended(cli
     listener.close()
 
 
-def test_an_unknown_id_shows_at_its_first_use_and_so_does_one_of_another_prefix(client, make_client, url):
+def test_an_unknown_id_shows_at_its_first_use_and_so_does_one_of_another_prefix(client, make_client, url, raw, prefix):
     theirs = client.submit("one")
     other = make_client(url, prefix="elsewhere")
+    for filled in (prefix, "elsewhere"):
+        raw.set(names.filled_key(filled), names.FILLED)
+    started_at = time.monotonic()
 
     for job in (client.get("nobody"), other.get(theirs.message_id)):
         for verb in (job.state, job.cancel, lambda job=job: job.wait(5), lambda job=job: next(job.follow())):
             with pytest.raises(MessageNotFound):
                 verb()
+    assert time.monotonic() - started_at < 1, "where Redis is filled nothing is waited for"
 
 
 def test_a_handle_from_the_id_alone_works_in_another_client(client, make_client, url, prefix, worker):

@@ -5,7 +5,7 @@ from typing import Final
 
 import redis.asyncio as aioredis
 
-from roundelay.names import database_key
+from roundelay.names import FILLED, database_key, filled_key
 from roundelay_worker.publisher import Publisher, publishing
 from roundelay_worker.store.store import Store
 
@@ -16,6 +16,9 @@ _QUIET: Final = 2.5
 _AT_ONCE: Final = 500
 _REMEMBERED: Final = 30 * 86_400
 """Seconds that Redis keeps whose prefix it is, from the last sweep on."""
+
+_FILLING: Final = 60
+"""Seconds after which a process that was to fill Redis counts as lost."""
 
 
 class WrongDatabase(Exception):
@@ -39,13 +42,20 @@ class Outbox:
 
     async def check_redis(self) -> None:
         """Claim this prefix for our database, and rebuild it if Redis has forgotten us."""
+        await self._claim()
+        key = filled_key(self._prefix)
+        if await self._redis.set(key, "filling", nx=True, ex=_FILLING):
+            await self._rebuild_all()
+            await self._redis.set(key, FILLED, ex=_REMEMBERED)
+        elif _text(await self._redis.get(key)) == FILLED:
+            await self._redis.expire(key, _REMEMBERED)
+
+    async def _claim(self) -> None:
         database_id = await self._store.database_id()
         key = database_key(self._prefix)
         if await self._redis.set(key, database_id, nx=True, ex=_REMEMBERED):
-            await self._rebuild_all()
             return
-        owner = await self._redis.getex(key, ex=_REMEMBERED)
-        if (owner.decode() if isinstance(owner, bytes) else owner) not in {database_id, None}:
+        if _text(await self._redis.getex(key, ex=_REMEMBERED)) not in {database_id, None}:
             raise WrongDatabase(
                 f"The prefix {self._prefix} of this Redis belongs to another database: "
                 "set ROUNDELAY_DATABASE_URL to that one, or ROUNDELAY_PREFIX to another prefix."
@@ -67,3 +77,7 @@ class Outbox:
     async def restore(self, message_id: str) -> None:
         """Make one message's stream and answer again, if the database has it."""
         await self._publisher.rebuild(message_id)
+
+
+def _text(value: bytes | str | None) -> str | None:
+    return value.decode() if isinstance(value, bytes) else value

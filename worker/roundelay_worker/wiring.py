@@ -32,7 +32,7 @@ from roundelay_worker.publisher import Publisher
 from roundelay_worker.resolve import Resolver
 from roundelay_worker.sessions import Sessions
 from roundelay_worker.settings import Settings, make_home
-from roundelay_worker.store.errors import StoreUnavailable
+from roundelay_worker.store.errors import StoreError, StoreUnavailable
 from roundelay_worker.store.records import Dispatch, Publication, Queue
 from roundelay_worker.store.store import Store
 from roundelay_worker.tools.context import ToolContext
@@ -107,8 +107,10 @@ class Runtime:
             self.call(self._open())
         except UNUSABLE as exc:
             raise UnfitToStart(str(exc), for_good=True) from exc
-        except (StoreUnavailable, WrongDatabase) as exc:
+        except WrongDatabase as exc:
             raise UnfitToStart(str(exc)) from exc
+        except StoreError as exc:
+            raise UnfitToStart(f"The database cannot be used ({exc}): check ROUNDELAY_DATABASE_URL.") from exc
         except (aioredis.RedisError, OSError) as exc:
             raise UnfitToStart(f"Redis cannot be used ({type(exc).__name__}): check ROUNDELAY_REDIS_URL.") from exc
 

@@ -8,8 +8,8 @@ from pkgutil import resolve_name
 from types import FrameType
 from typing import Final
 
-from roundelay.errors import InvalidSubmission, RoundelayError
-from roundelay_worker.cli.crew import CrewUnfit
+from roundelay.errors import InvalidSubmission, NotConfigured, RoundelayError
+from roundelay_worker.cli.failed import CommandFailed
 from roundelay_worker.cli.parser import Options, parser
 from roundelay_worker.embedded_child import EmbeddedError
 from roundelay_worker.settings import SettingsError
@@ -28,9 +28,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command: Command = resolve_name(f"{__name__}.{options.command}:run")
     try:
         return command(options, os.environ)
-    except (SettingsError, InvalidSubmission) as exc:
+    except (SettingsError, InvalidSubmission, NotConfigured) as exc:
         return _told(options, exc, USAGE)
-    except (EmbeddedError, RoundelayError, CrewUnfit) as exc:
+    except (EmbeddedError, RoundelayError, CommandFailed) as exc:
         return _told(options, exc, FAILED)
     except BrokenPipeError:  # whoever read us has had enough
         sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115  # so that the flush at exit is silent

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from roundelay_worker.cli.failed import CommandFailed
 from roundelay_worker.embedded_child import guarded, until
 from roundelay_worker.settings import EXIT_UNFIT
 
@@ -33,7 +34,7 @@ class Job:
     """Whether the crew is of no use without any such child."""
 
 
-class CrewUnfit(Exception):
+class CrewUnfit(CommandFailed):
     """No child that is needed can start, and a later start would not go better; the text says why."""
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from roundelay_worker.cli.parser import Options
+from roundelay_worker.cli.storing import opened
 from roundelay_worker.settings import Settings
-from roundelay_worker.store.store import Store
 
 _AT_ONCE: Final = 500
 
@@ -21,11 +21,8 @@ def run(options: Options, env: Mapping[str, str]) -> int:
 
 
 async def _prune(settings: Settings, age: float) -> int:
-    store = await Store.open(settings.database_url)
-    try:
+    async with opened(settings) as store:
         before, deleted = await store.now() - age, 0
         while pruned := await store.prune(before, _AT_ONCE):
             deleted += pruned
         return deleted
-    finally:
-        await store.close()

@@ -9,10 +9,10 @@ from dataclasses import asdict
 from roundelay import Answer, Update
 from roundelay_worker.cli.drawing import lines
 from roundelay_worker.cli.parser import Options
+from roundelay_worker.cli.storing import opened
 from roundelay_worker.cli.timeline import Span, spans
 from roundelay_worker.settings import Settings
 from roundelay_worker.store.records import Timeline
-from roundelay_worker.store.store import Store
 
 
 def run(options: Options, env: Mapping[str, str]) -> int:
@@ -29,11 +29,8 @@ def run(options: Options, env: Mapping[str, str]) -> int:
 
 
 async def _read(settings: Settings, message_id: str) -> Timeline | None:
-    store = await Store.open(settings.database_url)
-    try:
+    async with opened(settings) as store:
         return await store.timeline(message_id)
-    finally:
-        await store.close()
 
 
 def _as_json(found: Timeline, timed: list[Span], answer: Answer | None) -> str:
