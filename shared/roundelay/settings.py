@@ -52,7 +52,7 @@ def broker_of(redis_url: str) -> str:
 
 def read_settings(environ: Mapping[str, str]) -> Settings:
     """Read ``ROUNDELAY_*``; without a Redis URL there, what ``roundelay up`` wrote to ``ROUNDELAY_HOME``."""
-    found = dict(environ)
+    found = {name: value.strip() for name, value in environ.items()}
     if not found.get("ROUNDELAY_REDIS_URL"):
         found = _written_addresses(environ) | {name: value for name, value in found.items() if value}
     redis_url = found["ROUNDELAY_REDIS_URL"]
@@ -60,9 +60,14 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         redis_url=redis_url,
         broker_url=found.get("ROUNDELAY_BROKER_URL") or broker_of(redis_url),
         prefix=found.get("ROUNDELAY_PREFIX") or DEFAULT_PREFIX,
-        max_message_bytes=_number(found, "ROUNDELAY_MAX_MESSAGE_BYTES", DEFAULT_MAX_MESSAGE_BYTES),
+        max_message_bytes=read_max_message_bytes(found),
         answer_ttl=_number(found, "ROUNDELAY_ANSWER_TTL", DEFAULT_ANSWER_TTL),
     )
+
+
+def read_max_message_bytes(environ: Mapping[str, str]) -> int:
+    """Read how large a submission may be."""
+    return _number(environ, "ROUNDELAY_MAX_MESSAGE_BYTES", DEFAULT_MAX_MESSAGE_BYTES)
 
 
 def home(environ: Mapping[str, str]) -> Path:

@@ -12,6 +12,7 @@ From async code: ``message_id = await session.run_sync(enqueue, "Write to the cu
 An ``idempotency_key`` is not compared here: what happens once is what the transaction makes happen once.
 """
 
+import os
 import time
 from typing import Any, Unpack
 
@@ -20,8 +21,8 @@ from sqlalchemy.orm import Session, scoped_session
 from sqlalchemy.sql.expression import extract
 
 from roundelay.composing import Options, compose
-from roundelay.messages import DEFAULT_MAX_MESSAGE_BYTES
 from roundelay.names import OUTBOX_TABLE
+from roundelay.settings import read_max_message_bytes
 
 
 def outbox_table(metadata: MetaData) -> Table:
@@ -46,8 +47,9 @@ def enqueue(connection: Connection | Session | scoped_session[Any], text: str, *
 
     Raises:
         InvalidSubmission: something cannot be accepted; all faults are named.
+        NotConfigured: ``ROUNDELAY_MAX_MESSAGE_BYTES`` cannot be read.
     """
-    submission = compose(text, options, max_message_bytes=DEFAULT_MAX_MESSAGE_BYTES).submission
+    submission = compose(text, options, max_message_bytes=read_max_message_bytes(os.environ)).submission
     row = {"message_id": submission.message_id, "submission": submission.model_dump_json()}
     connection.execute(_OUTBOX.insert().values(**row, created_at=_now(connection)))
     return submission.message_id

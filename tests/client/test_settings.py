@@ -37,6 +37,13 @@ def test_without_a_url_the_addresses_of_up_are_read_and_the_environment_still_be
     assert read_settings(environ | {"ROUNDELAY_PREFIX": "mine"}).prefix == "mine"
 
 
+def test_blanks_around_a_value_are_no_part_of_it_as_for_a_worker():
+    environ = {"ROUNDELAY_REDIS_URL": " redis://r/0\n", "ROUNDELAY_PREFIX": " mine ", "ROUNDELAY_ANSWER_TTL": "5 "}
+
+    assert read_settings(environ) == Settings("redis://r/0", "redis://r/0", "mine", answer_ttl=5)
+    assert read_settings({**environ, "ROUNDELAY_BROKER_URL": " "}).broker_url == "redis://r/0"
+
+
 def test_a_named_redis_has_nothing_to_do_with_what_up_wrote(tmp_path):
     (tmp_path / "addresses.json").write_text(json.dumps({"redis_url": "redis://u/0", "prefix": "up"}))
 

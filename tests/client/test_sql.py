@@ -57,6 +57,16 @@ def test_faults_are_found_before_anything_is_written(engine):
     assert rows(engine) == []
 
 
+def test_the_size_that_a_submission_may_have_is_the_one_that_is_set(engine, monkeypatch):
+    monkeypatch.setenv("ROUNDELAY_MAX_MESSAGE_BYTES", "10")
+    with Session(engine) as session, session.begin():
+        with pytest.raises(InvalidSubmission, match="text: is 11 bytes, more than the limit of 10"):
+            enqueue(session, "hello hello")
+        enqueue(session, "hello")
+
+    assert len(rows(engine)) == 1
+
+
 def test_the_table_can_be_part_of_the_apps_own_metadata_twice():
     metadata = sa.MetaData()
 

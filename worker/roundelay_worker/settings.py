@@ -125,6 +125,7 @@ class Settings(BaseModel):
     max_total_tokens: Size | None = None
     model_attempts: Size = 4
     max_message_bytes: Size = DEFAULT_MAX_MESSAGE_BYTES
+    """Kept by clients, at ``submit``; read here so that a wrong one is told of at start and by ``roundelay doctor``."""
 
     connect_timeout: Seconds = 10
     idle_timeout: Seconds = 180

@@ -135,8 +135,22 @@ def test_what_cannot_be_accepted_is_a_usage_error(capsys: pytest.CaptureFixture[
 def test_without_any_redis_it_says_what_to_set(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     monkeypatch.delenv("ROUNDELAY_REDIS_URL")
 
-    assert main(["ask", "hello"]) == 1
-    assert "roundelay up" in capsys.readouterr().err
+    for words in (["ask", "hello"], ["cancel", "m"], ["show", "m"], ["healthz"]):
+        assert main(words) == 2
+        assert "roundelay up" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["show", "m"], ["prune"]])
+def test_a_database_that_cannot_be_used_is_told_in_one_line(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("ROUNDELAY_DATABASE_URL", f"sqlite:///{tmp_path}/nowhere/x.db")
+
+    assert main(words) == 1
+    told = capsys.readouterr().err
+    assert told.startswith(f"roundelay {words[0]}: the SQLite file cannot be used")
+    assert "ROUNDELAY_DATABASE_URL" in told
+    assert told.count("\n") == 1
 
 
 def test_cancelling_marks_the_message_and_says_what_became_of_it(url: str, capsys: pytest.CaptureFixture[str]):

@@ -1,8 +1,10 @@
 """Worker, beat and Flower: what is started, and that no door is left open."""
 
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from hatchling.build import prepare_metadata_for_build_wheel
 
 from roundelay_worker.cli import main
 from roundelay_worker.cli.flower import flower_auth, flower_command, flower_env
@@ -10,6 +12,7 @@ from roundelay_worker.cli.parser import parser
 from roundelay_worker.cli.programs import worker_jobs
 from roundelay_worker.settings import Settings, SettingsError
 
+ROOT = Path(__file__).parents[3]
 SETTINGS = Settings.from_env({"ROUNDELAY_REDIS_URL": "redis://:hidden@127.0.0.1/0", "ROUNDELAY_CONCURRENCY": "7"})
 
 
@@ -91,6 +94,25 @@ def test_every_command_has_its_help():
         with pytest.raises(SystemExit) as left:
             parser().parse_args([name, "--help"])
         assert left.value.code == 0
+
+
+def test_the_version_is_that_of_the_distribution(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as left:
+        main(["--version"])
+
+    assert left.value.code == 0
+    assert capsys.readouterr().out == f"roundelay {version('roundelay-worker')}\n"
+
+
+@pytest.mark.parametrize("part", ["shared", "worker"])
+def test_a_wheel_tells_what_it_holds(part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(ROOT / part)
+
+    made = tmp_path / prepare_metadata_for_build_wheel(str(tmp_path))
+    told = (made / "METADATA").read_text()
+
+    assert "Description-Content-Type: text/markdown" in told
+    assert "# roundelay" in told
 
 
 def test_settings_that_cannot_be_used_are_told_with_exit_code_2(

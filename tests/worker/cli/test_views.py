@@ -54,11 +54,27 @@ def test_a_turn_of_which_nothing_ran_ends_where_the_next_is_asked_for():
     at_the_cap = numbered(
         update("accepted"),
         update("round_started", 1.0, round=6, attempt=1),
-        update("round_started", 3.0, round=7, attempt=1),
+        update("round_started", 3.0, round=7, code="round_limit"),
         update("ended", 4.0),
     )
 
-    assert spans(at_the_cap)[1:] == [Span("turn", "turn 6", 1.0, 3.0), Span("turn", "turn 7", 3.0, 4.0)]
+    assert spans(at_the_cap)[1:] == [
+        Span("turn", "turn 6", 1.0, 3.0),
+        Span("turn", "closing turn", 3.0, 4.0, "round limit"),
+    ]
+
+
+def test_progress_calls_the_closing_turn_by_what_it_closes_and_not_a_round():
+    stream = StringIO()
+    progress = Progress(stream, clock=lambda: 0.0)
+
+    progress.show(update("round_started", round=12, code="round_limit"))
+    progress.show(update("retrying", round=12, attempt=1, code="empty_reply", delay=0.0))
+
+    assert stream.getvalue().splitlines() == [
+        "[  0.0 s] closing (round limit): asking the model",
+        "[  0.0 s] closing (round limit): empty_reply; asking again in 0 s",
+    ]
 
 
 def test_updates_out_of_order_and_provisional_ones_change_nothing():

@@ -2,6 +2,7 @@
 
 import os
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
+from importlib.metadata import version
 from typing import Final
 
 Options = Namespace
@@ -25,6 +26,7 @@ _LINES: Final = {
 def parser() -> ArgumentParser:
     """Return the parser; ``command`` is the name of the module that runs what was asked for."""
     whole = ArgumentParser(prog="roundelay", description="Language-model messages as durable background rounds.")
+    whole.add_argument("--version", action="version", version=f"roundelay {version('roundelay-worker')}")
     commands = whole.add_subparsers(dest="command", required=True, metavar="COMMAND")
     made = {
         name: commands.add_parser(

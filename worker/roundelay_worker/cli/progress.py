@@ -18,7 +18,7 @@ class Progress:
         self._clock = clock
         self._began = clock()
         self._running: dict[int, str] = {}
-        self._round = 1
+        self._turn = "round 1"
 
     def show(self, update: Update) -> None:
         """Take in an update and show it, if there is something to see."""
@@ -46,10 +46,10 @@ class Progress:
             case "accepted":
                 return "accepted, an earlier message of the conversation goes first" if update.after else "accepted"
             case "round_started":
-                self._round, self._running = update.round or 1, {}
-                return f"round {self._round}: asking the model{_again(update.attempt)}"
+                self._turn, self._running = _turn(update), {}
+                return f"{self._turn}: asking the model{_again(update.attempt)}"
             case "text_delta":
-                return f"round {self._round}: the model is writing" if self._live else ""
+                return f"{self._turn}: the model is writing" if self._live else ""
             case "tool_started":
                 self._running[update.call or 0] = update.tool or "a tool"
                 return self._tools()
@@ -57,23 +57,28 @@ class Progress:
                 self._running.pop(update.call or 0, None)
                 return self._finished(update)
             case "tool_progress":
-                return f"round {self._round}: {update.tool or 'a tool'}: {update.text}"
+                return f"{self._turn}: {update.tool or 'a tool'}: {update.text}"
             case "retrying":
-                return f"round {self._round}: {update.code}; asking again in {update.delay or 0:.0f} s"
+                return f"{self._turn}: {update.code}; asking again in {update.delay or 0:.0f} s"
             case "gap":
                 return "some progress notes were lost"
             case _:
                 return ""
 
     def _tools(self) -> str:
-        return f"round {self._round}: running {', '.join(self._running.values())}"
+        return f"{self._turn}: running {', '.join(self._running.values())}"
 
     def _finished(self, update: Update) -> str:
         if self._live and self._running:
             return self._tools()
         how = "done" if update.ok else "failed"
         took = "" if update.seconds is None else f" after {update.seconds:.1f} s"
-        return f"round {self._round}: {update.tool} {how}{took}"
+        return f"{self._turn}: {update.tool} {how}{took}"
+
+
+def _turn(update: Update) -> str:
+    """Return what a turn is called: the closing one is no round."""
+    return f"closing ({update.code.replace('_', ' ')})" if update.code else f"round {update.round or 1}"
 
 
 def _again(attempt: int | None) -> str:

@@ -27,6 +27,8 @@ class _Round:
     attempts: list[str] = field(default_factory=list)
     calls: dict[int, tuple[str, datetime, datetime | None, bool | None]] = field(default_factory=dict)
     tokens: str = ""
+    closes: str = ""
+    """The soft stop that this turn closes; '' for an ordinary one."""
 
 
 def spans(updates: Iterable[Update]) -> list[Span]:
@@ -58,6 +60,7 @@ def _note(round_: _Round, update: Update) -> None:
     match update.kind:
         case "round_started":
             round_.asked_at = round_.asked_at or update.at
+            round_.closes = update.code or ""
         case "retrying":
             round_.attempts.append(update.code or "failed")
         case "tool_started":
@@ -82,9 +85,11 @@ def _finish(round_: _Round, update: Update) -> None:
 
 def _spans_of(round_: _Round, origin: datetime) -> Iterator[Span]:
     if round_.asked_at is not None:
-        note = ", ".join((*(f"again after {code}" for code in round_.attempts), *filter(None, (round_.tokens,))))
+        said = (round_.closes.replace("_", " "), *(f"again after {code}" for code in round_.attempts), round_.tokens)
+        note = ", ".join(filter(None, said))
         start = _since(round_.asked_at, origin) or 0.0
-        yield Span("turn", f"turn {round_.number}", start, _since(round_.replied_at, origin), note)
+        name = "closing turn" if round_.closes else f"turn {round_.number}"
+        yield Span("turn", name, start, _since(round_.replied_at, origin), note)
     for _, (name, began, ended, is_ok) in sorted(round_.calls.items()):
         note = "failed" if is_ok is False else ""
         yield Span("call", f"  {name}", _since(began, origin) or 0.0, _since(ended, origin), note)
