@@ -1,6 +1,7 @@
 """What submit stores, sends and refuses."""
 
 import base64
+import gc
 import json
 import math
 import re
@@ -335,10 +336,14 @@ def test_what_a_url_says_of_the_protocol_does_not_matter(make_client, url, prefi
 
 
 def test_a_closed_client_leaves_no_warning_and_opens_again(make_client, url, prefix):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
         client = make_client(url, prefix=prefix)
-        client.submit("one")
+        first = client.submit("one").message_id
         client.close()
-        client.submit("two")
+        second = client.submit("two").message_id
         client.close()
+        gc.collect()
+
+    assert first != second
+    assert [warning.message for warning in warned] == []

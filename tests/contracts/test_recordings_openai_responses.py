@@ -84,7 +84,7 @@ def test_each_recorded_request_follows_from_our_reading_of_the_reply_before(run:
         sent, recorded = items_of(exchange["request"]["body"]), items_of(following["request"]["body"])
         history = (*history, *grown(turn_of(exchange), recorded[len(sent) :]))
         ours = to_request(request_of(following["request"]["body"], history), target)
-        compare(ours, following["request"]["body"])
+        assert differences(ours, following["request"]["body"]) == {}
 
 
 def items_of(body: Recording) -> list[Recording]:
@@ -110,11 +110,18 @@ def flat(content: Any) -> str:
     return content if isinstance(content, str) else "".join(part["text"] for part in content)
 
 
-def compare(ours: Recording, recorded: Recording) -> None:
-    for key in (ours.keys() | recorded.keys()) - MAY_DIFFER_AT_TOP.keys() - {"input", "tools"}:
-        assert ours.get(key) == recorded.get(key), key
-    assert [tool["name"] for tool in ours.get("tools", [])] == [tool["name"] for tool in recorded.get("tools", [])]
-    assert ordered(ours["input"]) == ordered(items_of(recorded))
+def differences(ours: Recording, recorded: Recording) -> dict[str, tuple[Any, Any]]:
+    """Return where two requests are not the same: ours and what was recorded, by their keys."""
+    compared = {
+        key: (ours.get(key), recorded.get(key)) for key in (ours.keys() | recorded.keys()) - MAY_DIFFER_AT_TOP.keys()
+    }
+    compared["tools"] = tool_names(ours), tool_names(recorded)
+    compared["input"] = ordered(ours["input"]), ordered(items_of(recorded))
+    return {key: pair for key, pair in compared.items() if pair[0] != pair[1]}
+
+
+def tool_names(body: Recording) -> list[str]:
+    return [tool["name"] for tool in body.get("tools", [])]
 
 
 def ordered(items: list[Recording]) -> list[Recording]:

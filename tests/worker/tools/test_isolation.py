@@ -214,6 +214,7 @@ def test_when_the_worker_is_killed_its_isolated_tools_die_with_all_they_started(
     process.send_signal(signal.SIGKILL)
     process.wait()
     wait_until_dead(family)
+    assert not any(map(is_alive, family))
 
 
 def parent_of(pid: int) -> int:
@@ -226,6 +227,7 @@ def test_when_the_guardian_is_killed_the_tool_dies_at_once(worker):
     guardian = parent_of(tool_pid)
     os.kill(guardian, signal.SIGKILL)
     wait_until_dead([guardian, tool_pid])
+    assert not is_alive(tool_pid)
     for orphan in family_in(journal)[1:]:
         os.kill(orphan, signal.SIGKILL)
 
