@@ -103,6 +103,15 @@ def test_ask_answers_in_the_language_of_the_question(home: Path):
     assert "milhões" in asked.stdout
 
 
+def test_an_output_that_knows_few_letters_breaks_nothing(home: Path):
+    words = [*COMMAND, "ask", "Qual é a população do Brasil?", "--json"]
+    environment = {**clean_environment(home), "PYTHONIOENCODING": "ascii"}
+    asked = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=False)
+
+    assert asked.returncode == 0, asked.stderr
+    assert "milh?es" in json.loads(asked.stdout)["text"]
+
+
 def test_a_message_at_its_cap_exits_3_and_going_on_continues_from_there(home: Path):
     count = ("Count to 5 one by one with the calculator.", "--conversation", "cap")
     capped = roundelay(home, "ask", *count, "--max-rounds", "3", "--json")

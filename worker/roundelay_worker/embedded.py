@@ -38,7 +38,8 @@ def running_services(home: Path, *, postgres: bool = False) -> Iterator[Addresse
     with ExitStack() as stack:
         stack.enter_context(locked(home / "lock", refusal))
         (home / ADDRESSES).unlink(missing_ok=True)
-        url = stack.enter_context(running_valkey(home / "valkey"))
+        # Its memory is of messages of one database, so each has its own.
+        url = stack.enter_context(running_valkey(home / ("valkey-postgres" if postgres else "valkey")))
         database = stack.enter_context(running_postgres(home / "postgres")) if postgres else sqlite_url(home)
         yield Addresses(url, url, database)
 

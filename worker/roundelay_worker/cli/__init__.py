@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from io import TextIOWrapper
 from pkgutil import resolve_name
 from types import FrameType
 from typing import Final
@@ -23,6 +24,7 @@ Command = Callable[[Options, Mapping[str, str]], int]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; what went wrong is told in a sentence on stderr."""
+    _write_anywhere()
     options = parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, _leave)
     command: Command = resolve_name(f"{__name__}.{options.command}:run")
@@ -37,6 +39,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _write_anywhere() -> None:
+    """Have letters that the output's encoding does not know replaced, where they would break the command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _leave(number: int, _frame: FrameType | None) -> None:
