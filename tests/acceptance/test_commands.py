@@ -185,6 +185,19 @@ def test_ctrl_c_cancels_the_message_that_was_asked(home: Path):
     assert json.loads(roundelay(home, "show", message_id, "--json").stdout)["answer"]["status"] == "cancelled"
 
 
+def test_ctrl_c_while_a_command_is_being_loaded_ends_it_without_a_traceback(tmp_path: Path):
+    (tmp_path / "pydantic.py").write_text(
+        "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nimport time\ntime.sleep(9)"
+    )
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # as above
+    environment = {**clean_environment(tmp_path), "PYTHONPATH": str(tmp_path)}
+    ended = subprocess.run(
+        [*COMMAND, "doctor"], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert (ended.returncode, ended.stderr) == (130, "")
+
+
 def test_ask_gives_up_waiting_with_124_and_the_message_goes_on(home: Path):
     words = ("ask", SLOW_COUNT, "--max-rounds", "1000", "--model", "demo:slow", "--timeout", "0.5")
     asked = roundelay(home, *words)

@@ -79,6 +79,7 @@ def test_no_variable_of_flowers_own_opens_another_door():
         ["ask", "hi", "--timeout", "soon"],
         ["prune", "--older-than", "-1"],
         ["cancel"],
+        ["flower", "--port", "70000"],
     ],
 )
 def test_wrong_words_are_usage_errors(words: list[str], capsys: pytest.CaptureFixture[str]):

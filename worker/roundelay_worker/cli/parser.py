@@ -7,6 +7,7 @@ from typing import Final
 
 Options = Namespace
 
+_LAST_PORT: Final = 65_535
 _EXITS: Final = "exit codes: 0 answered, 3 stopped at a limit, 1 failed, refused or cancelled, 124 timeout, 2 usage"
 _LINES: Final = {
     "demo": "start everything embedded, answer some messages with real tools, show what happened",
@@ -53,7 +54,7 @@ def _services(made: dict[str, ArgumentParser]) -> None:
     for name in ("up", "worker"):
         made[name].add_argument("--concurrency", type=_count, help="slots of each process (ROUNDELAY_CONCURRENCY)")
     made["flower"].add_argument("--address", default="127.0.0.1", help="where to listen, default %(default)s")
-    made["flower"].add_argument("--port", type=int, default=5555, help="default %(default)s")
+    made["flower"].add_argument("--port", type=_port, default=5555, help="default %(default)s")
 
 
 def _messages(made: dict[str, ArgumentParser]) -> None:
@@ -84,6 +85,12 @@ def _cores() -> int:
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise ArgumentTypeError("must be a whole number from 1 up")
+    return int(text)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= _LAST_PORT:
+        raise ArgumentTypeError("must be a port from 1 to 65535")
     return int(text)
 
 
