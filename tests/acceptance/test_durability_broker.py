@@ -1,5 +1,6 @@
 """What the broker and Redis do to those who trust them: lose, repeat, forget, fill up, go away."""
 
+import subprocess
 import threading
 import time
 
@@ -10,7 +11,7 @@ from harness.words import call
 
 from roundelay import ServiceUnavailable
 from roundelay.names import answer_key, messages_queue, rounds_queue, state_key, updates_key
-from roundelay_worker.embedded_valkey import running_valkey
+from roundelay_worker.embedded_valkey import running_valkey, server_binary
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 
@@ -20,6 +21,32 @@ def own_valkey(folder, request):
     """Return a server that only this test has."""
     with running_valkey(folder / f"valkey-{request.node.name[:40]}") as url:
         yield url
+
+
+@pytest.fixture
+def unix_url(folder):
+    """Return a server that is reached by a Unix socket alone, with a password."""
+    place = folder / "unix"
+    place.mkdir()
+    words = f"port 0\nunixsocket {place}/s\nrequirepass p-w\nappendonly yes\ndir {place}\n"
+    with subprocess.Popen([server_binary(), "-"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as server:
+        server.stdin.write(words.encode())
+        server.stdin.close()
+        eventually((place / "s").exists, "the server is there")
+        yield f"unix://:p-w@{place}/s?db=1"
+        server.terminate()
+
+
+def test_a_redis_behind_a_unix_socket_will_do(deploy, unix_url):
+    place = deploy("sqlite", redis_url=unix_url)
+    place.start()
+    jobs = [place.ask(call("act", tag=f"unix{n}"), {"text": "done"}, name=f"unix{n}") for n in range(3)]
+
+    answers = place.settled(*jobs)
+
+    assert [answer.text for answer in answers] == ["done"] * 3
+    assert [len(place.effects(f"unix{n}")) for n in range(3)] == [1] * 3
+    place.sound_at_rest()
 
 
 def seqs(job, **options) -> list[int]:

@@ -1,6 +1,7 @@
 """Connections to Redis that notice within seconds when nobody is there any more."""
 
 import socket
+from typing import Any
 
 import redis.asyncio as aioredis
 from redis.asyncio.retry import Retry
@@ -23,9 +24,13 @@ def connect_redis(url: str, socket_timeout: float | None = 5) -> aioredis.Redis:
         timeout=5,
         socket_connect_timeout=3,
         socket_timeout=socket_timeout,
-        socket_keepalive=True,
-        socket_keepalive_options=keepalive(),
         health_check_interval=0,
         retry=Retry(NoBackoff(), 1),
+        **_watched(url),
     )
     return aioredis.Redis.from_pool(pool)
+
+
+def _watched(url: str) -> dict[str, Any]:
+    """Return what only a connection over a network takes."""
+    return {} if url.startswith("unix:") else {"socket_keepalive": True, "socket_keepalive_options": keepalive()}
