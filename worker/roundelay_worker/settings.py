@@ -75,6 +75,8 @@ def _redis_url(url: str) -> str:
 
 
 def _database_url(url: str) -> str:
+    if url.startswith("sqlite:") and url.endswith(":memory:"):
+        raise ValueError("must name a file: all processes share it")
     return _known_scheme(url, _DATABASE_SCHEMES)
 
 
@@ -260,7 +262,8 @@ def _sentences(errors: list[ErrorDetails]) -> Iterator[str]:
             if field == "redis_url":
                 yield f"{variable(field)} is not set: set it to redis://host:6379/0, or start `roundelay up`"
             continue
-        yield f"{variable(field)} {_rule(error)}"
+        rule = _rule(error)
+        yield f"{variable(field)}{' ' if rule.startswith('must ') else ': '}{rule}"
 
 
 def _rule(error: ErrorDetails) -> str:

@@ -144,7 +144,8 @@ def test_without_any_redis_it_says_what_to_set(monkeypatch: pytest.MonkeyPatch, 
 def test_a_database_that_cannot_be_used_is_told_in_one_line(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    monkeypatch.setenv("ROUNDELAY_DATABASE_URL", f"sqlite:///{tmp_path}/nowhere/x.db")
+    (tmp_path / "x.db").write_text("this is no database, and long enough to tell")
+    monkeypatch.setenv("ROUNDELAY_DATABASE_URL", f"sqlite:///{tmp_path}/x.db")
 
     assert main(words) == 1
     told = capsys.readouterr().err

@@ -217,10 +217,15 @@ def test_a_database_without_tables_is_a_fault_and_without_workers_worth_knowing(
 ):
     env = {"ROUNDELAY_REDIS_URL": url, "ROUNDELAY_HOME": str(tmp_path), "ROUNDELAY_MODEL": "demo:rules"}
 
+    missing = faults(examine(env))
+    is_made = (tmp_path / "roundelay.db").exists()
+    (tmp_path / "roundelay.db").touch()
     empty = faults(examine(env))
     asyncio.run(_register(Settings.from_env(env).database_url))
     filled = list(examine(env))
 
+    assert f"there is no SQLite file {tmp_path}/roundelay.db: the first worker makes it" in missing
+    assert not is_made, "who only looks makes nothing"
     assert "start a worker once" in empty
     assert faults(iter(filled)) == ""
     assert ("workers", "1 alive") in [(finding.what, finding.text) for finding in filled]
@@ -251,11 +256,14 @@ def test_healthz_says_in_one_line_what_is_missing(
     monkeypatch.setenv("ROUNDELAY_REDIS_URL", f"redis://127.0.0.1:{nobodys_port()}/0")
     no_redis = (main(["healthz"]), capsys.readouterr().out)
     monkeypatch.setenv("ROUNDELAY_REDIS_URL", url)
+    no_file = (main(["healthz"]), capsys.readouterr().out)
+    (tmp_path / "roundelay.db").touch()
     no_tables = (main(["healthz"]), capsys.readouterr().out)
     asyncio.run(_register(Settings.from_env(os.environ).database_url))
     healthy = (main(["healthz"]), capsys.readouterr().out)
 
     assert no_redis == (1, "redis_unreachable: ConnectionError\n")
+    assert no_file == (1, "database_unreachable: UnsuitableDatabase\n")
     assert no_tables[0] == 1
     assert no_tables[1].startswith("database_unusable: ")
     assert healthy == (0, "ok\n")

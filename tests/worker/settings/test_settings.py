@@ -37,7 +37,7 @@ def test_all_faults_are_told_at_once_each_with_its_variable():
 
     assert "ROUNDELAY_MAX_ROUNDS must be a whole number" in told
     assert "ROUNDELAY_TOOL_TIMEOUT must be more than 0" in told
-    assert "ROUNDELAY_MODEL a model is written provider:model" in told
+    assert "ROUNDELAY_MODEL: a model is written provider:model" in told
 
 
 @pytest.mark.parametrize(
@@ -54,6 +54,7 @@ def test_all_faults_are_told_at_once_each_with_its_variable():
         ("ROUNDELAY_REDIS_URL", "localhost:6379", "must begin with redis://"),
         ("ROUNDELAY_DATABASE_URL", "mysql://x", "must begin with sqlite://"),
         ("ROUNDELAY_DATABASE_URL", "postgresql+asyncpg://x", "must begin with sqlite://"),
+        ("ROUNDELAY_DATABASE_URL", "sqlite:///:memory:", "must name a file"),
         ("ROUNDELAY_BROKER_URL", "rabbit", "must be a URL"),
         ("ROUNDELAY_CHAT_BASE_URL", "localhost:11434", "must begin with http://"),
     ],

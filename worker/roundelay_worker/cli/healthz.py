@@ -11,9 +11,9 @@ from redis.exceptions import RedisError
 from roundelay.names import alive_key
 from roundelay_worker.cli.connecting import connect_redis
 from roundelay_worker.cli.parser import Options
+from roundelay_worker.cli.storing import open_existing
 from roundelay_worker.settings import Settings
 from roundelay_worker.store.errors import StoreError
-from roundelay_worker.store.store import Store
 
 
 def run(options: Options, env: Mapping[str, str]) -> int:  # noqa: ARG001  # every command is called alike
@@ -44,7 +44,7 @@ def _worker_reason(connection: redis.Redis, settings: Settings) -> str:
 
 async def _store_reason(settings: Settings) -> str:
     try:
-        store = await Store.open(settings.database_url)
+        store = await open_existing(settings)
     except StoreError as exc:
         return f"database_unreachable: {type(exc).__name__}"
     try:

@@ -8,10 +8,10 @@ from redis.exceptions import RedisError
 from roundelay.names import database_key
 from roundelay_worker.cli.connecting import connect_redis
 from roundelay_worker.cli.findings import Finding, fault, note, ok
+from roundelay_worker.cli.storing import open_existing
 from roundelay_worker.settings import Settings
 from roundelay_worker.store.errors import StoreError
 from roundelay_worker.store.records import Counts
-from roundelay_worker.store.store import Store
 
 _LONG_READY: Final = 60.0
 
@@ -19,7 +19,7 @@ _LONG_READY: Final = 60.0
 async def store_findings(settings: Settings) -> list[Finding]:
     """Look at the database: reachable, migrated, the one that this prefix belongs to; and at what stands in it."""
     try:
-        store = await Store.open(settings.database_url)
+        store = await open_existing(settings)
     except StoreError as exc:
         return [
             fault(
