@@ -11,7 +11,7 @@ from roundelay.settings import ADDRESSES
 from roundelay_worker.embedded_child import EmbeddedError, locked, write_private
 from roundelay_worker.embedded_postgres import running_postgres
 from roundelay_worker.embedded_valkey import running_valkey
-from roundelay_worker.settings import sqlite_url
+from roundelay_worker.settings import make_home, sqlite_url
 
 __all__ = ["Addresses", "EmbeddedError", "announced", "running_services"]
 
@@ -33,7 +33,7 @@ def running_services(home: Path, *, postgres: bool = False) -> Iterator[Addresse
 
     Raises EmbeddedError if another process does so on the same home. What a killed process left is taken over.
     """
-    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_home(home)
     refusal = f"`roundelay up` already runs on {home}: stop it first, or set ROUNDELAY_HOME to another folder"
     with ExitStack() as stack:
         stack.enter_context(locked(home / "lock", refusal))

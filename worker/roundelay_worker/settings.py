@@ -200,10 +200,18 @@ def sqlite_url(folder: Path) -> str:
     return f"sqlite:///{quote(str(folder / 'roundelay.db'))}"
 
 
-def make_home(settings: Settings) -> None:
+def make_home(home: Path) -> None:
+    """Make the home folder, its owner's alone, where it is not there; raise SettingsError if it cannot be made."""
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as exc:
+        raise SettingsError((f"ROUNDELAY_HOME: the folder {home} cannot be made ({type(exc).__name__})",)) from exc
+
+
+def make_database_folder(settings: Settings) -> None:
     """Make the home folder where the default SQLite file is to lie in it."""
     if settings.database_url == sqlite_url(settings.home):
-        settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_home(settings.home)
 
 
 def read_addresses(folder: Path) -> dict[str, str]:

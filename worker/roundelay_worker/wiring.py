@@ -31,7 +31,7 @@ from roundelay_worker.perform import Bounds, Performer
 from roundelay_worker.publisher import Publisher
 from roundelay_worker.resolve import Resolver
 from roundelay_worker.sessions import Sessions
-from roundelay_worker.settings import Settings, make_home
+from roundelay_worker.settings import Settings, SettingsError, make_database_folder
 from roundelay_worker.store.errors import StoreError, StoreUnavailable
 from roundelay_worker.store.records import Dispatch, Publication, Queue
 from roundelay_worker.store.store import Store
@@ -102,10 +102,10 @@ class Runtime:
         """Open, register and begin; returns when the process may take messages."""
         try:
             self._registry = load_tools(self.settings.setup, self.settings.tool_modules)
-            make_home(self.settings)
+            make_database_folder(self.settings)
             self._thread.start()
             self.call(self._open())
-        except UNUSABLE as exc:
+        except (*UNUSABLE, SettingsError) as exc:
             raise UnfitToStart(str(exc), for_good=True) from exc
         except WrongDatabase as exc:
             raise UnfitToStart(str(exc)) from exc

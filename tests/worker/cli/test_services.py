@@ -116,6 +116,18 @@ def test_a_wheel_tells_what_it_holds(part: str, tmp_path: Path, monkeypatch: pyt
     assert "# roundelay" in told
 
 
+@pytest.mark.parametrize("words", [["up"], ["beat"]])
+def test_a_home_that_cannot_be_made_is_told_with_exit_code_2(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("ROUNDELAY_HOME", str(tmp_path / "file" / "home"))
+    monkeypatch.setenv("ROUNDELAY_REDIS_URL", "redis://127.0.0.1:1/0")
+
+    assert main(words) == 2
+    assert "ROUNDELAY_HOME: the folder" in capsys.readouterr().err
+
+
 def test_settings_that_cannot_be_used_are_told_with_exit_code_2(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
