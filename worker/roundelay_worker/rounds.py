@@ -56,10 +56,11 @@ class Rounds:
     async def _round(self, dispatch: Dispatch, ended: Ended, began: float) -> None:
         try:
             following = await self._runtime.round(dispatch)
-        except Exception:
+        except BaseException as exc:  # a cancelled round has ended as well
             log.exception("round_broke", extra={"message_id": dispatch.message_id})
-            failed = (1, ExceptionInfo(), time.monotonic() - began)
-            self._sending.submit(self._end, ended, failed)
+            self._sending.submit(self._end, ended, (1, ExceptionInfo(), time.monotonic() - began))
+            if not isinstance(exc, Exception):
+                raise
         else:
             self._sending.submit(self._hand_on, dispatch, following, ended, began)
 
