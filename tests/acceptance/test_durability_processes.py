@@ -46,13 +46,14 @@ def test_a_frozen_worker_is_replaced_and_does_nothing_when_it_thaws(deploy):  # 
 
 def test_a_message_that_kills_its_process_every_time_fails_and_harms_no_neighbour(deploy):  # A14, A17, D3, rule 10
     place = deploy()
+    once = place.ask(call("die", tag="once", times=1), {"text": "alive"}, name="once")
+    place.start().ended()  # before the deadly one is there: were its only death one alone, it would count as deadly
     workers = [place.start()]
     neighbour = place.ask(
         *[call("look_async", tag="n", seconds=0.2 + i / 100) for i in range(8)], {"text": "fine"}, name="neighbour"
     )
     slow = place.ask({"text": "word " * 40, "pace": 0.1}, name="slow-neighbour")
     deadly = place.ask(call("die", tag="deadly"), {"text": "no"}, name="deadly", conversation_id="c")
-    once = place.ask(call("die", tag="once", times=1), {"text": "alive"}, name="once")
     waiting = place.ask({"text": "next"}, name="after-deadly", conversation_id="c")
 
     def supervised() -> bool:
@@ -60,7 +61,7 @@ def test_a_message_that_kills_its_process_every_time_fails_and_harms_no_neighbou
             workers.append(place.start())
         return bool(place.redis.exists(f"{place.prefix}:answer:{deadly.message_id}"))
 
-    eventually(supervised, "the deadly one is given up", 30)
+    eventually(supervised, "the deadly one is given up")
     while workers[-1].code is not None:
         workers.append(place.start())
     answer, *others = place.settled(deadly, waiting, neighbour, slow, once)

@@ -84,6 +84,46 @@ def test_losses_count_at_one_step_and_are_forgotten_when_work_is_done(play) -> N
     play(scenario)
 
 
+def test_leases_that_run_out_never_count_beyond_those_that_have_a_message_run_alone(play) -> None:  # rule 10
+    async def scenario(world) -> None:
+        await world.accept("m1")
+        for owner in ("q1", "q2", "q3", "q4"):
+            await world.store.register(owner, "host", 2, 60.0)
+            await world.claim("m1", owner)
+            await _expire(world, owner)
+            (lost,) = await world.store.release_lost(10)
+
+        assert lost.losses == 2
+
+    play(scenario)
+
+
+def test_a_death_alone_is_one_loss_more_and_makes_the_message_ready_at_once(play) -> None:  # rule 10
+    async def scenario(world) -> None:
+        await _claimed_by(world, "q")
+        await world.store._driver.fetch("UPDATE roundelay_messages SET losses = 2")
+        (lost,) = await world.store.died_alone("q")
+
+        assert (lost.losses, lost.owner) == (3, "q")
+        assert (await world.claim("m1", dispatch=lost.dispatch.dispatch)).losses == 3
+        assert await world.store.died_alone("q") == ()
+        assert not await world.store.renew("q", 60.0)
+
+    play(scenario)
+
+
+def test_others_are_told_that_a_lease_ran_out_by_the_sweep(play) -> None:
+    async def scenario(world) -> None:
+        await _claimed_by(world, "q")
+        await _expire(world, "q")
+        assert not await world.store.is_lost("q")
+        await world.store.release_lost(10)
+
+        assert await world.store.is_lost("q")
+
+    play(scenario)
+
+
 def test_a_retired_process_leaves_nothing_behind(play) -> None:
     async def scenario(world) -> None:
         await _claimed_by(world, "q")

@@ -59,15 +59,15 @@ from roundelay_worker.turn_calls import TurnCalls
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-Isolate = Callable[[Callable[[], Awaitable[Dispatch | None]]], Awaitable[None]]
-"""Starts a child process, asks for the dispatch that it is to run once it is ready, and returns when it has ended."""
+Isolate = Callable[[Callable[[], Awaitable[Dispatch | None]]], Awaitable[tuple[Dispatch, ...]]]
+"""Has a child process run the dispatch that it asks for once it is ready; returns what to send when it has died."""
 
 _OUTBOX_AT_ONCE = 100
 SHORT_PAUSE = 1.0
 """Seconds; a shorter back-off is waited out, a longer one frees the slot and is a due time in the database."""
 LOSSES_TO_QUARANTINE = DOUBTED
 LOSSES_TO_GIVE_UP = 3
-"""Leases lost at one saved step: after two the message runs alone in a child process, a third is final."""
+"""Losses at one saved step: after two lost leases the message runs alone in a child process, whose death is final."""
 
 
 class Advance:
@@ -136,8 +136,7 @@ class Advance:
     async def _quarantine(self, claim: Claim, isolate: Isolate) -> tuple[Dispatch, ...]:
         """Have a message that may be deadly run where only it can be hurt."""
         with self._sessions.reserved(claim.fence.message_id):
-            await isolate(lambda: self._give_up(claim))
-        return ()
+            return await isolate(lambda: self._give_up(claim))
 
     async def _give_up(self, claim: Claim) -> Dispatch | None:
         dispatch = await self._store.hand_over(claim.fence)

@@ -20,6 +20,8 @@ log = logging.getLogger(__name__)
 
 EXIT_WEDGED: Final = 70
 EXIT_LEASE_LOST: Final = 75
+_LATE: Final = 5.0
+"""Seconds between two renewals that a database which does not answer can explain."""
 
 
 class LeaseKeeper:
@@ -37,7 +39,7 @@ class LeaseKeeper:
         self._wedged = wedged
         self._lost = lost
         self._stop = threading.Event()
-        self._beat = time.monotonic()
+        self._beat = self._turned = time.monotonic()
         self._until = 0.0
         self._lapsed_until = 0.0
         self._thread = threading.Thread(target=self._run, name="roundelay-lease", daemon=True)
@@ -73,9 +75,7 @@ class LeaseKeeper:
     def _run(self) -> None:
         connection = self._connect()
         while not self._stop.wait(self._lease / 3):
-            if time.monotonic() - self._beat > self._wedged:
-                log.critical("event_loop_wedged", extra={"seconds": round(time.monotonic() - self._beat, 1)})
-                os._exit(EXIT_WEDGED)
+            self._end_if_wedged(time.monotonic())
             asked = ticking()
             try:
                 held = connection.renew()
@@ -90,3 +90,11 @@ class LeaseKeeper:
                 self._lapsed_until = asked
             self._until = asked + self._lease
         connection.close()
+
+    def _end_if_wedged(self, now: float) -> None:
+        if now - self._turned > max(self._lease, _LATE):
+            self._beat = now  # this thread could not run either: the process was frozen, and its loop may be well
+        self._turned = now
+        if now - self._beat > self._wedged:
+            log.critical("event_loop_wedged", extra={"seconds": round(now - self._beat, 1)})
+            os._exit(EXIT_WEDGED)

@@ -10,18 +10,20 @@ import socket
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from typing import Final
 
-from roundelay_worker.store.processes import ALONE
+EXIT_BROKEN: Final = 74
+"""How a process ends that has lost one of its parts."""
 
 _PROC = Path("/proc")
 _STATE, _STARTED = 0, 19
 """Places in ``/proc/PID/stat`` after the name of the program."""
 
 
-def new_process_id(*, alone: bool = False) -> str:
-    """Return an id for this process that is used once: ``host-pid-machine.start.random``; it says who runs alone."""
+def new_process_id() -> str:
+    """Return an id for this process that is used once: ``host-pid-machine.start.random``."""
     pid = os.getpid()
-    began = f"{_machine()}.{_started(pid) or ''}.{secrets.token_hex(4)}{ALONE if alone else ''}"
+    began = f"{_machine()}.{_started(pid) or ''}.{secrets.token_hex(4)}"
     return f"{socket.gethostname()}-{pid}-{began}"
 
 

@@ -8,17 +8,21 @@ import json
 import os
 import signal
 import sys
-from typing import Any
+from typing import Any, Final
 
 from roundelay_worker import logs
 from roundelay_worker.app import Sender, celery_app
+from roundelay_worker.quarantines import EXIT_DONE, READY
 from roundelay_worker.settings import Settings
 from roundelay_worker.store.records import Dispatch
-from roundelay_worker.wiring import QUARANTINE_READY, Runtime, UnfitToStart
+from roundelay_worker.wiring import Runtime, UnfitToStart
+
+_STOPS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+"""What a supervisor or a terminal sends to all processes of a worker: none of it is the message's doing."""
 
 
 def main() -> None:
-    """Run the round that is named, and send what follows."""
+    """Run the round that is named, and send what follows; ends the process."""
     settings = Settings.from_env(os.environ)
     logs.configure(settings.log_level)
     sender = Sender(celery_app(settings), settings)
@@ -31,16 +35,18 @@ def main() -> None:
     def hand_back(*_: Any) -> None:
         runtime.drain(0)
 
-    signal.signal(signal.SIGTERM, hand_back)
-    dispatch = _named()
+    for number in _STOPS:
+        signal.signal(number, hand_back)
+    dispatch = _named(runtime.process_id)
     if dispatch is not None:
         sender.send(runtime.run(dispatch))
     runtime.stop()
+    os._exit(EXIT_DONE)  # at once: threads that a tool left behind would be waited for
 
 
-def _named() -> Dispatch | None:
+def _named(process_id: str) -> Dispatch | None:
     """Say that all is ready, and return what is to be run; None if the worker has nothing or is gone."""
-    sys.stdout.write(f"\n{QUARANTINE_READY.decode()}\n")
+    sys.stdout.write(f"\n{READY.decode()} {process_id}\n")
     sys.stdout.flush()
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what tools print is nobody's to read
     line = sys.stdin.readline()

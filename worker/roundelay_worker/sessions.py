@@ -33,10 +33,13 @@ class Sessions:
         self._handed_on: OrderedDict[str, tuple[float, Session]] = OrderedDict()
         self._remember = remember
         self._wake = wake
+        self._stopping: StopReason | None = None
 
     def add(self, session: Session) -> None:
         """Note that this process works on a message."""
         self._live[session.message_id] = session
+        if self._stopping is not None:
+            session.stop(self._stopping)
 
     def discard(self, session: Session) -> None:
         """Note that this process works on a message no more."""
@@ -66,6 +69,12 @@ class Sessions:
             return False
         session.stop(reason)
         return True
+
+    def stop_all(self, reason: StopReason) -> None:
+        """Interrupt all that this process works on, and all that it begins from now on."""
+        self._stopping = reason
+        for session in self:
+            session.stop(reason)
 
     def wake_at(self, message_id: str, pause: float) -> None:
         """Have a postponed message looked at when its time has come."""

@@ -1,12 +1,10 @@
 """The one place where things are built: a worker process, its parts and its threads."""
 
 import asyncio
-import json
 import logging
 import os
 import signal
 import socket
-import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
@@ -23,12 +21,13 @@ from roundelay_worker.clock import Clock
 from roundelay_worker.connections import connect_redis
 from roundelay_worker.control import Control
 from roundelay_worker.lease import EXIT_LEASE_LOST, LeaseKeeper
-from roundelay_worker.living import new_process_id
+from roundelay_worker.living import EXIT_BROKEN, new_process_id
 from roundelay_worker.loop.history import Result
 from roundelay_worker.models import Models
 from roundelay_worker.outbox import Outbox, WrongDatabase
 from roundelay_worker.perform import Bounds, Performer
 from roundelay_worker.publisher import Publisher
+from roundelay_worker.quarantines import Quarantines
 from roundelay_worker.resolve import Resolver
 from roundelay_worker.sessions import Sessions
 from roundelay_worker.settings import Settings, SettingsError, make_database_folder
@@ -49,10 +48,10 @@ _DEAF: Final = 10.0
 EXIT_DEAF: Final = 71
 EXIT_LOOSE: Final = 73
 EXIT_STUCK: Final = 72
-QUARANTINE_READY: Final = b"roundelay quarantine ready"
-EXIT_BROKEN: Final = 74
 _STUCK: Final = 15.0
 """Seconds by which a step may outlive its own deadline."""
+_FROZEN: Final = 3.0
+"""Seconds without a look at the steps after which they first get the chance to end that they did not have."""
 _WEDGED: Final = 5
 """Lease lengths without a turn of the event loop after which the process is given up."""
 
@@ -77,7 +76,7 @@ class Runtime:
 
     def __init__(self, settings: Settings, send: Send, queue_length: QueueLength, *, quarantine: bool = False) -> None:
         self.settings = settings
-        self.process_id = new_process_id(alone=quarantine)
+        self.process_id = new_process_id()
         self._send = send
         self._queue_length = queue_length
         self._quarantine = quarantine
@@ -87,7 +86,6 @@ class Runtime:
         self._errands: set[asyncio.Task[None]] = set()
         self._exit_code = 0
         self._draining = False
-        self._children: set[asyncio.subprocess.Process] = set()
         self._consuming = False
 
     def _turn(self) -> None:
@@ -123,7 +121,7 @@ class Runtime:
         await self._store.register(self.process_id, socket.gethostname(), os.getpid(), settings.lease)
         self._build(Clock(await self._store.now()))
         self._lease.start()
-        self._begin(self._lease.beat(), self._publisher.run(), self._show_alive())
+        self._begin(self._lease.beat(), self._publisher.run(), self._show_alive(), self._watch_steps())
         await self._outbox.check_redis()
         if not self._quarantine:
             self._begin(self._watchdog.run(), self._control.run(), self._guard())
@@ -148,6 +146,7 @@ class Runtime:
             _WEDGED * settings.lease,
             self._lease_lost,
         )
+        self._quarantines = Quarantines(store, settings.lease)
         self._advance = self._build_advance(clock)
         self._control = Control(
             self._listening,
@@ -175,7 +174,7 @@ class Runtime:
             sessions=self.sessions,
             clock=clock,
             process_id=self.process_id,
-            isolate=None if self._quarantine else self._isolate,
+            isolate=None if self._quarantine else self._quarantines.run,
         )
 
     def _build_watchdog(self, clock: Clock) -> Watchdog:
@@ -227,10 +226,8 @@ class Runtime:
         self._consuming = yes
 
     def _stop_sessions(self) -> None:
-        for session in self.sessions:
-            session.stop("drained")
-        for child in self._children:
-            child.terminate()
+        self.sessions.stop_all("drained")
+        self._quarantines.terminate()
 
     def stop(self) -> None:
         """End the lease, publish what is queued, close everything."""
@@ -279,7 +276,6 @@ class Runtime:
         deaf_since = None
         while True:
             await asyncio.sleep(1)
-            self._end_if_stuck()
             deaf = not self._consuming and not self._draining and await self._broker_answers()
             deaf_since = (deaf_since or time.monotonic()) if deaf else None
             if deaf_since is not None and time.monotonic() - deaf_since > _DEAF:
@@ -290,6 +286,14 @@ class Runtime:
                 self._exit_code = EXIT_LOOSE
                 os.kill(os.getpid(), signal.SIGTERM)
                 self._loop.call_later(self.settings.shutdown_grace + _DEAF, os._exit, EXIT_LOOSE)
+
+    async def _watch_steps(self) -> None:
+        """End a process in which a step outlives its own deadline, though the process was not frozen meanwhile."""
+        while True:
+            looked = time.monotonic()
+            await asyncio.sleep(1)
+            if time.monotonic() - looked < _FROZEN:
+                self._end_if_stuck()
 
     def _end_if_stuck(self) -> None:
         now = time.monotonic()
@@ -335,35 +339,6 @@ class Runtime:
         except StoreUnavailable:
             # This process holds back the conversation's writes all the same; another one might not.
             log.warning("loose_write_not_noted", extra={"message_id": place.message_id})
-
-    async def _isolate(self, give: Callable[[], Awaitable[Dispatch | None]]) -> None:
-        child = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "roundelay_worker.quarantine"),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-        )
-        self._children.add(child)
-        try:
-            if await _said_ready(child) and (dispatch := await give()):
-                await child.communicate(spelt(dispatch).encode())
-            else:
-                await child.communicate()
-        finally:
-            self._children.discard(child)
-
-
-async def _said_ready(child: asyncio.subprocess.Process) -> bool:
-    """Wait until a child can begin; False if it ended instead."""
-    stdout = child.stdout
-    while stdout is not None and (line := await stdout.readline()):
-        if line.strip() == QUARANTINE_READY:
-            return True
-    return False
-
-
-def spelt(dispatch: Dispatch) -> str:
-    """Return a dispatch as the line that a quarantine reads."""
-    return json.dumps([dispatch.message_id, dispatch.round, dispatch.dispatch, dispatch.queue])
 
 
 async def _cancelled(tasks: list[asyncio.Task[None]]) -> None:

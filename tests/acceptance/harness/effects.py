@@ -111,6 +111,24 @@ def die(tag: str, times: int = 1_000_000) -> str:
     return f"alive {tag}"
 
 
+@tool(effect="read", timeout=60)
+async def linger(tag: str, times: int) -> str:
+    """Wait until somebody writes ``go``, the first so many times."""
+    write(tag, "began")
+    while count(tag, "began") <= times and not count(tag, "go"):  # noqa: ASYNC110 - a process of its own writes it
+        await asyncio.sleep(0.1)
+    return f"seen {tag}"
+
+
+@tool(effect="read", timeout=60)
+async def leave(tag: str) -> str:
+    """Linger once, then end the process as if all were well."""
+    write(tag, "began")
+    if count(tag, "began") == 1:
+        await asyncio.sleep(60)
+    os._exit(0)
+
+
 @tool(effect="read", timeout=1)
 async def stubborn(tag: str, seconds: float) -> str:
     """Go on although it is cancelled."""

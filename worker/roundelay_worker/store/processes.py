@@ -8,11 +8,8 @@ from typing import Final
 
 from roundelay_worker.store.driver import Driver
 
-ALONE: Final = "~alone"
-"""How the id of a process ends that runs one message alone: only its death after ``DOUBTED`` losses is one more."""
-
 DOUBTED: Final = 2
-"""Losses after which a message is run alone; deaths of others that hold it meanwhile say nothing of it."""
+"""Losses after which a message is run alone; leases that run out from then on say nothing of it."""
 
 _REGISTER: Final = """
 INSERT INTO roundelay_processes (id, host, pid, birth, started_at, lease_until)
@@ -22,7 +19,8 @@ RENEW: Final = """
 UPDATE roundelay_processes SET lease_until = {now} + CAST($2 AS double precision)
 WHERE id = $1 AND lost_at IS NULL AND gone_at IS NULL RETURNING id
 """
-_GONE: Final = "UPDATE roundelay_processes SET gone_at = {now}, lease_until = 0 WHERE id = $1 AND gone_at IS NULL"
+GONE: Final = "UPDATE roundelay_processes SET gone_at = {now}, lease_until = 0 WHERE id = $1 AND gone_at IS NULL"
+_IS_LOST: Final = "SELECT 1 FROM roundelay_processes WHERE id = $1 AND lost_at IS NOT NULL"
 
 
 async def register(driver: Driver, process_id: str, host: str, pid: int, *, lease: float, birth: str) -> None:
@@ -37,4 +35,9 @@ async def renew(driver: Driver, process_id: str, lease: float) -> bool:
 
 async def mark_gone(driver: Driver, process_id: str) -> None:
     """Record that a process has ended and cannot act any more."""
-    await driver.fetch(_GONE, process_id, again=True)
+    await driver.fetch(GONE, process_id, again=True)
+
+
+async def is_lost(driver: Driver, process_id: str) -> bool:
+    """Say whether others were told that a lease ran out."""
+    return bool(await driver.fetch(_IS_LOST, process_id, again=True))

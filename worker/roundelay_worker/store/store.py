@@ -165,8 +165,16 @@ class Store:
         return await sweeping.take_sweep(self._driver, process_id, period)
 
     async def release_lost(self, limit: int) -> tuple[Lost, ...]:
-        """Take messages from processes whose lease ran out, or that are gone; each counts as a loss."""
+        """Take messages from processes whose lease ran out, or that are gone; a loss, of ``DOUBTED`` at most."""
         return await sweeping.release_lost(self._driver, limit)
+
+    async def died_alone(self, process_id: str) -> tuple[Lost, ...]:
+        """Take the message from a process that it ran alone in and that it ended; that loss is final."""
+        return await sweeping.died_alone(self._driver, process_id)
+
+    async def is_lost(self, process_id: str) -> bool:
+        """Say whether others were told that a process's lease ran out."""
+        return await processes.is_lost(self._driver, process_id)
 
     async def release_own(self, process_id: str, held: Collection[str], *, grace: float = 5.0) -> tuple[Lost, ...]:
         """Give back what ``process_id`` owns, does not hold, and did not claim within ``grace`` seconds; no loss."""

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from typing import Final
 
 from roundelay_worker.store.driver import Driver, Query, Rows, Script, filled
-from roundelay_worker.store.processes import ALONE, DOUBTED
+from roundelay_worker.store.processes import DOUBTED, GONE
 from roundelay_worker.store.records import Dispatch, Fence, Lost, Queue
 from roundelay_worker.store.saving import dispatch_of
 
@@ -55,12 +55,10 @@ WHERE ended_at IS NULL AND begun AND owner {any $1} ORDER BY submitted_at LIMIT 
 _RELEASE: Final = filled(
     """
 UPDATE roundelay_messages SET {again}, redispatched = 0,
-    losses = losses + CASE WHEN losses < {doubted} OR owner LIKE '%{alone}' THEN $2 ELSE 0 END
+    losses = losses + CASE WHEN losses < CAST($2 AS integer) THEN 1 ELSE 0 END
 WHERE id {any $1} RETURNING id, round, dispatch, queue, losses
 """,
     again=filled(_AGAIN, queue="'rounds'"),
-    doubted=str(DOUBTED),
-    alone=ALONE,
 )
 _CLEAR: Final = """
 UPDATE roundelay_processes SET cleared_at = {now}
@@ -135,7 +133,7 @@ async def take_sweep(driver: Driver, process_id: str, period: float) -> bool:
 
 
 async def release_lost(driver: Driver, limit: int) -> tuple[Lost, ...]:
-    """Take messages from processes whose lease ran out, or that are gone; each counts as a loss."""
+    """Take messages from processes whose lease ran out, or that are gone; a loss, of ``DOUBTED`` at most."""
     return await driver.run(lambda: _release_lost(limit))
 
 
@@ -145,9 +143,20 @@ def _release_lost(limit: int) -> Script[tuple[Lost, ...]]:
     if not dead:
         return ()
     owned = yield Query(_OWNED_BY, (dead, limit))
-    lost = yield from _released(owned, losses=1)
+    lost = yield from _released(owned, most=DOUBTED)
     yield Query(_CLEAR, (CLEARING,))
     return lost
+
+
+async def died_alone(driver: Driver, process_id: str) -> tuple[Lost, ...]:
+    """Take the message from a process that it ran alone in and that it ended; that loss is final."""
+    return await driver.run(lambda: _died_alone(process_id))
+
+
+def _died_alone(process_id: str) -> Script[tuple[Lost, ...]]:
+    yield Query(GONE, (process_id,))
+    owned = yield Query(_OWNED_BY, ([process_id], 1))
+    return (yield from _released(owned, most=DOUBTED + 1))
 
 
 async def release_own(driver: Driver, process_id: str, held: Collection[str], grace: float) -> tuple[Lost, ...]:
@@ -157,14 +166,15 @@ async def release_own(driver: Driver, process_id: str, held: Collection[str], gr
 
 def _release_own(process_id: str, held: list[str], grace: float) -> Script[tuple[Lost, ...]]:
     owned = yield Query(_OWN, (process_id, held, grace))
-    return (yield from _released(owned, losses=0))
+    return (yield from _released(owned, most=0))
 
 
-def _released(owned: Rows, losses: int) -> Script[tuple[Lost, ...]]:
+def _released(owned: Rows, most: int) -> Script[tuple[Lost, ...]]:
+    """Make messages ready again; each has one loss more, unless it has ``most`` already."""
     if not owned:
         return ()
     owners = {row["id"]: row["owner"] for row in owned}
-    released = yield Query(_RELEASE, (list(owners), losses))
+    released = yield Query(_RELEASE, (list(owners), most))
     return tuple([Lost(dispatch_of(row), row["losses"], owners[row["id"]]) for row in released])
 
 
