@@ -229,6 +229,7 @@ def test_the_outbox_of_web_apps_is_read_and_emptied(play) -> None:
 
         assert [row.message_id for row in rows] == ["m2", "m1"]
         assert [row.message_id for row in await world.store.outbox_rows(9)] == ["m0"]
+        assert await world.store.outbox_rows(9, {"m0"}) == ()
 
     play(scenario)
 

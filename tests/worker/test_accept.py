@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,6 +24,7 @@ from roundelay_worker.store.store import Store
 pytestmark = pytest.mark.services
 
 PREFIX = "accepting"
+NUMBERS = count(1)
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +47,14 @@ class Place:
 
     async def spoil(self, message_id: str) -> None:
         await self.redis.set(record_key(PREFIX, message_id), '{"v": 2}')
+
+    async def enqueue(self, submission: str | None = None) -> str:
+        written = compose("hello", {"conversation_id": "c"}, max_message_bytes=2_000_000).submission
+        await self.store._driver.fetch(
+            "INSERT INTO roundelay_outbox (message_id, submission, created_at) VALUES ($1, $2, $3)",
+            *(written.message_id, submission or written.model_dump_json(), float(next(NUMBERS))),
+        )
+        return written.message_id
 
     async def position(self, message_id: str) -> int | None:
         found = await self.store.timeline(message_id)
@@ -128,3 +138,24 @@ def test_a_place_in_the_order_without_a_record_is_given_up(url: str, tmp_path: P
         assert await place.redis.llen(waiting_key(PREFIX, "", "c")) == 0
 
     in_place(url, tmp_path, story)
+
+
+def test_what_cannot_be_read_in_the_web_apps_outbox_stays_and_holds_up_nobody(
+    url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    async def story(place: Place) -> None:
+        spoilt = [await place.enqueue("not JSON") for _ in range(25)]
+        there = [await place.enqueue() for _ in range(3)]
+
+        await place.acceptor.take_outbox(10)
+        await place.acceptor.take_outbox(10)
+
+        assert [await place.position(one) for one in there] == [1, 2, 3]
+        assert [row.message_id for row in await place.store.outbox_rows(99)] == spoilt
+        later = await place.enqueue()
+        await place.acceptor.take_outbox(10)
+        assert await place.position(later) == 4
+
+    with caplog.at_level(logging.WARNING):
+        in_place(url, tmp_path, story)
+    assert [record.message for record in caplog.records].count("inbox_record_unreadable") == 25

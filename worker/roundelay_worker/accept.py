@@ -185,11 +185,14 @@ class Acceptor:
         await self._redis.zrem(inbox_key(self._prefix), message_id)
 
     async def take_outbox(self, limit: int) -> None:
-        """Accept what web apps wrote into the outbox table inside their own transactions."""
-        arrivals = [arrival for row in await self._store.outbox_rows(limit) if (arrival := await self._left(row))]
-        if arrivals:
-            await self.take(arrivals)
-            await self._store.delete_outbox([arrival.message_id for arrival in arrivals])
+        """Accept what web apps wrote into the outbox table inside their own transactions; the unreadable stays."""
+        while rows := await self._store.outbox_rows(limit, self._unreadable):
+            arrivals = [arrival for row in rows if (arrival := await self._left(row))]
+            if arrivals:
+                await self.take(arrivals)
+                await self._store.delete_outbox([arrival.message_id for arrival in arrivals])
+            if len(arrivals) == len(rows):
+                return  # else there may be others behind those that are passed from now on
 
     async def _left(self, row: OutboxRow) -> Arrival | None:
         cancelled = await self._redis.zscore(cancels_key(self._prefix), row.message_id) is not None

@@ -1,6 +1,6 @@
 """Small matters: the database's id, calls that outlive their timeout, the web apps' outbox, pruning."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 from uuid import uuid4
 
@@ -28,9 +28,10 @@ JOIN roundelay_processes p ON p.id = c.executor AND p.gone_at IS NULL AND p.lost
 WHERE c.loose AND m.user_id = $1 AND m.conversation_id = $2 LIMIT 1
 """
 
-_OUTBOX: Final = (
-    "SELECT message_id, submission, created_at FROM roundelay_outbox ORDER BY created_at, message_id LIMIT $1"
-)
+_OUTBOX: Final = """
+SELECT message_id, submission, created_at FROM roundelay_outbox
+WHERE NOT (message_id {any $2}) ORDER BY created_at, message_id LIMIT $1
+"""
 _EMPTY: Final = "DELETE FROM roundelay_outbox WHERE message_id {any $1}"
 
 _OLD: Final = """
@@ -82,9 +83,9 @@ async def loose_write(driver: Driver, user_id: str, conversation_id: str) -> boo
     return bool(await driver.fetch(_LOOSE, user_id, conversation_id, again=True))
 
 
-async def outbox_rows(driver: Driver, limit: int) -> tuple[OutboxRow, ...]:
-    """Return submissions that web apps left, oldest first."""
-    rows = await driver.fetch(_OUTBOX, limit, again=True)
+async def outbox_rows(driver: Driver, limit: int, passing: Collection[str]) -> tuple[OutboxRow, ...]:
+    """Return submissions that web apps left, oldest first, without those in ``passing``."""
+    rows = await driver.fetch(_OUTBOX, limit, list(passing), again=True)
     return tuple([OutboxRow(row["message_id"], row["submission"], row["created_at"]) for row in rows])
 
 

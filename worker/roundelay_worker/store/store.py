@@ -262,9 +262,9 @@ class Store:
         """Delete messages that ended before ``before`` with all their rows; return how many."""
         return await keeping.prune(self._driver, before, limit)
 
-    async def outbox_rows(self, limit: int) -> tuple[OutboxRow, ...]:
-        """Return submissions that web apps left, oldest first."""
-        return await keeping.outbox_rows(self._driver, limit)
+    async def outbox_rows(self, limit: int, passing: Collection[str] = ()) -> tuple[OutboxRow, ...]:
+        """Return submissions that web apps left, oldest first, without those in ``passing``."""
+        return await keeping.outbox_rows(self._driver, limit, passing)
 
     async def delete_outbox(self, message_ids: Sequence[str]) -> None:
         """Delete submissions that were accepted."""
