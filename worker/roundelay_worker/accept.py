@@ -173,9 +173,11 @@ class Acceptor:
             self._unreadable.add(message_id)
             log.warning("inbox_record_unreadable", extra={"message_id": message_id})
 
-    async def overdue(self, older_than: float, limit: int) -> list[str]:
-        """Return ids in the inbox since before ``older_than`` (Redis' clock), oldest first, those that we can read."""
+    async def overdue(self, age: float, limit: int) -> list[str]:
+        """Return ids that are in the inbox for ``age`` seconds, oldest first, those that we can read."""
         most = limit + len(self._unreadable)
+        seconds, micros = await self._redis.time()  # the clock that dated them
+        older_than = seconds + micros / 1e6 - age
         found = await self._redis.zrangebyscore(inbox_key(self._prefix), "-inf", older_than, start=0, num=most)
         ids = [_text(message_id) for message_id in cast("list[bytes | str]", found)]
         return [message_id for message_id in ids if message_id not in self._unreadable][:limit]

@@ -158,6 +158,7 @@ class Publisher:
     """One writer to Redis per process; callers hand over and go on.
 
     What is queued while ``may_publish`` says no (the lease ran out) is dropped: whoever has the message speaks for it.
+    ``now`` dates the deltas, among updates that the database's clock has dated.
     """
 
     def __init__(
@@ -168,6 +169,7 @@ class Publisher:
         fetch: Fetch,
         mark: Mark,
         may_publish: Callable[[], bool] = _always,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self._redis = redis
         self._prefix = prefix
@@ -183,6 +185,7 @@ class Publisher:
         self._script = redis.register_script(PUBLISH)
         self._adding = redis.register_script(ADD)
         self._may_publish = may_publish
+        self._now = now
 
     def publish(self, publishing: Publishing) -> None:
         """Queue durable updates that are saved."""
@@ -283,7 +286,7 @@ class Publisher:
     def _add(self, pipe: Any, delta: _Delta) -> None:
         text = "".join(delta.pieces) if delta.pieces else None
         told = {"round": delta.round, "attempt": delta.attempt, "text": text, "tool": delta.tool, "call": delta.call}
-        body = provisional_body(delta.kind, time.time(), delta.message_id, told)
+        body = provisional_body(delta.kind, self._now(), delta.message_id, told)
         key = updates_key(self._prefix, delta.message_id)
         pipe.evalsha(self._adding.sha, 1, key, delta.seq, _MOST_ENTRIES, body)
 

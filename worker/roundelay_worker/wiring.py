@@ -135,7 +135,13 @@ class Runtime:
     def _build(self, clock: Clock) -> None:
         settings, store = self.settings, self._store
         self._publisher = Publisher(
-            self._redis, settings.prefix, settings.answer_ttl, self._fetch, store.mark_published, self._may_publish
+            self._redis,
+            settings.prefix,
+            settings.answer_ttl,
+            self._fetch,
+            store.mark_published,
+            self._may_publish,
+            clock.now,
         )
         self._outbox = Outbox(self._redis, settings.prefix, store, self._publisher, settings.answer_ttl)
         self._acceptor = Acceptor(self._redis, settings.prefix, store, self._publisher, clock, settings.queue_timeout)
