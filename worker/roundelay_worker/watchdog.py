@@ -133,7 +133,7 @@ class Watchdog:
 
     async def _inbox(self) -> None:
         await self._outbox.check_redis()
-        for message_id in await self._acceptor.overdue(time.time() - _NOT_YET_ACCEPTED, _AT_ONCE):
+        for message_id in await self._acceptor.overdue(_NOT_YET_ACCEPTED, _AT_ONCE):
             if (await self._acceptor.accept(message_id)).found == "missing":
                 await self._acceptor.forget(message_id)
         await self._acceptor.take_outbox(_AT_ONCE)
@@ -185,6 +185,7 @@ class Watchdog:
     async def _prune(self) -> None:
         if time.monotonic() - self._pruned < _PRUNE_EVERY:
             return
-        self._pruned = time.monotonic()
         pruned = await self._store.prune(self._clock.now() - self._retention, _AT_ONCE)
+        if pruned < _AT_ONCE:  # else there is more, for the next sweep
+            self._pruned = time.monotonic()
         log.info("pruned", extra={"messages": pruned})
