@@ -12,6 +12,7 @@ from harness.words import call
 from roundelay import ServiceUnavailable
 from roundelay.names import answer_key, messages_queue, rounds_queue, state_key, updates_key
 from roundelay_worker.embedded_valkey import running_valkey, server_binary
+from roundelay_worker.wiring import EXIT_DEAF
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 
@@ -193,6 +194,20 @@ def test_a_full_redis_lets_running_messages_end_and_recovers_by_itself(deploy, o
     assert place.settled(job)[0].text == "ended"
     assert seqs(job) == list(range(1, place.show(job.message_id).seq + 1))
     assert place.settled(place.ask({"text": "ok"}, name="oom-after"))[0].text == "ok"
+
+
+def test_a_worker_that_does_not_consume_again_ends_for_its_supervisor(deploy, own_valkey):  # rule 19
+    place = deploy("sqlite", redis_url=own_valkey)
+    deaf = place.worker(app="harness.deaf").ready()
+    place.redis.client_kill_filter(_type="normal", skipme=True)
+
+    job = place.ask({"text": "heard"}, name="deaf")
+
+    assert deaf.ended() == EXIT_DEAF
+    assert "not_consuming" in deaf.said
+    assert place.fake.count("deaf") == 0
+    place.start()
+    assert place.settled(job)[0].text == "heard"
 
 
 def test_redis_restarts_under_load_and_every_message_is_answered_once(deploy, folder):  # A18, rule 19

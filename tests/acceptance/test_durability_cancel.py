@@ -69,6 +69,21 @@ def test_cancel_ends_a_message_wherever_it_is_and_its_conversation_goes_on(deplo
     place.sound_at_rest()
 
 
+def test_a_cancel_takes_no_second_though_every_slot_is_taken_and_no_sweep_is_near(deploy):  # rule 8
+    place = deploy("sqlite", ROUNDELAY_CONCURRENCY="2", ROUNDELAY_SWEEP="60", ROUNDELAY_LEASE="60")
+    place.start()
+    fillers = [place.ask({"stall": 60, "text": "no"}, name=f"full{n}") for n in range(2)]
+    eventually(lambda: all(place.fake.count(f"full{n}") for n in range(2)), "every slot is taken")
+    waiting = [place.ask({"text": "no"}, name=f"waits{n}") for n in range(3)]
+
+    ended = [cancelled(job) for job in (*waiting, *fillers)]
+
+    assert {answer.status for answer, _ in ended} == {"cancelled"}
+    assert all(took < AT_ONCE for _, took in ended)
+    assert min(took for _, took in ended[:3]) < 1, "of a message that waits"
+    assert min(took for _, took in ended[3:]) < 1, "of one that is at work"
+
+
 def test_a_message_cancelled_before_any_worker_saw_it_never_runs(deploy):  # B7, rule 2
     place = deploy()
     gone = place.ask({"text": "no"}, name="b7", conversation_id="c")

@@ -1,7 +1,7 @@
 """A worker process that dies: what it held goes on elsewhere, and the world is changed at most once."""
 
 import pytest
-from harness.words import call
+from harness.words import call, calls
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
 
@@ -17,6 +17,31 @@ def test_a_message_is_answered_by_real_processes(deploy):
     assert len(place.effects("a")) == 1
     assert [place.fake.count("plain", step) for step in range(3)] == [1, 1, 1]
     place.sound_at_rest()
+
+
+def test_a_write_is_saved_as_begun_before_it_begins(deploy):  # rule 11
+    place = deploy("sqlite")
+    place.start()
+    alone = place.ask(call("witness", tag="alone"), {"text": "done"}, name="witness")
+    both = calls(("look", {"tag": "first"}), ("witness", {"tag": "behind"}))
+    behind = place.ask(both, {"text": "done"}, name="witness-behind")
+
+    place.settled(alone, behind)
+
+    assert [len(place.effects(tag, "saw ['started']")) for tag in ("alone", "behind")] == [1, 1]
+
+
+def test_a_slow_read_holds_up_the_record_of_its_turn_no_more_than_a_write_does(deploy):  # rule 11
+    place = deploy()
+    worker = place.start()
+    job = place.ask(call("linger", tag="slow", times=1), {"text": "done"}, name="slow-read")
+    place.began("slow")
+    place.eventually(lambda: place.show(job.message_id).turns, "the turn is saved while its read goes on")
+    worker.kill()
+    place.start()
+
+    assert place.settled(job)[0].text == "done"
+    assert [place.fake.count("slow-read", step) for step in range(2)] == [1, 1]
 
 
 def test_writes_under_way_when_their_process_dies_are_done_at_most_once(deploy):  # A13, F20, F37, S49

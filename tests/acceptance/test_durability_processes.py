@@ -16,15 +16,18 @@ from roundelay_worker.wiring import EXIT_LOOSE
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 
 
-def test_a_frozen_worker_is_replaced_and_does_nothing_when_it_thaws(deploy):  # D12, D16, D36, D42, E3, F27, rules 3-6
+def test_a_frozen_worker_is_replaced_and_does_nothing_when_it_thaws(
+    deploy,
+):  # D12, D16, D36, D42, E3, F27, rules 3-6, 12
     place = deploy()
     frozen = place.start()
     jobs = [
         place.ask(call("act", tag="ice-write", before=1), {"text": "a"}, name="ice-write", conversation_id="a"),
         place.ask(call("act", tag="ice-2", after=3), call("act", tag="ice-3"), {"text": "b"}, name="ice-more"),
         place.ask({"text": "word " * 60, "pace": 0.05}, name="ice-stream"),
+        place.ask(call("act_checked", tag="ice-checked", before=50), {"text": "d"}, name="ice-checked"),
     ]
-    place.began("ice-write")
+    place.began("ice-write"), place.began("ice-checked")
     eventually(lambda: place.effects("ice-2"), "a write is done and not told yet")
     eventually(lambda: place.fake.count("ice-stream"), "a reply is under way")
     frozen.freeze()
@@ -34,10 +37,11 @@ def test_a_frozen_worker_is_replaced_and_does_nothing_when_it_thaws(deploy):  # 
     frozen.thaw()
 
     assert frozen.ended() in {EXIT_LEASE_LOST, EXIT_WEDGED}
-    assert [answer.status for answer in answers] == ["answered"] * 3
+    assert [answer.status for answer in answers] == ["answered"] * 4
     assert [len(place.effects(tag)) for tag in ("ice-2", "ice-3")] == [1, 1]
     assert len(place.effects("ice-write")) <= 1
-    assert [len(answer.uncertain) for answer in answers] == [1, 1, 0]
+    assert [len(answer.uncertain) for answer in answers] == [1, 1, 0, 1]
+    assert len(place.effects("ice-checked", "began")) == 1, "not done, by one who may be about to do it"
     assert {pid for _, pid, _ in place.effects("ice-3")} == {taker.pid}
     texts = [update.text for update in jobs[2].follow() if update.kind == "text_delta"]
     assert "".join(texts) in {"", "word " * 60}

@@ -16,10 +16,10 @@ LOST_ONCE = "UPDATE roundelay_messages SET losses = 1 WHERE ended_at IS NULL"
 
 
 def test_who_is_frozen_told_to_go_or_left_alone_in_quarantine_is_run_again(deploy):  # A14, rule 10
-    place = deploy()
+    place = deploy(ROUNDELAY_SHUTDOWN_GRACE="1")
     first = place.start()
-    names = ("frozen", "told", "killed", "orphan")
-    jobs = [place.ask(call("linger", tag=name, times=2), {"text": "fine"}, name=name) for name in names]
+    names = {"frozen": 2, "told": 2, "killed": 3, "orphan": 2}
+    jobs = [place.ask(call("linger", tag=name, times=n), {"text": "fine"}, name=name) for name, n in names.items()]
     leaving = place.ask(call("leave", tag="leaving"), {"text": "no"}, name="leaving")
     for name in (*names, "leaving"):
         place.began(name)
@@ -36,11 +36,16 @@ def test_who_is_frozen_told_to_go_or_left_alone_in_quarantine_is_run_again(deplo
     os.kill(alone["killed"], signal.SIGKILL)
     place.let_go("orphan")
     third = place.start()
+    again.append(place.began("killed", 3))
+    third.terminate()
+    fourth = place.start()
     answers = place.settled(*jobs)
     (left,) = place.settled(leaving)
 
     assert [answer.status for answer in answers] == ["answered"] * 4
-    assert len({first.pid, second.pid, third.pid, *alone.values(), *again, place.began("killed", 3)}) == 10
+    assert third.ended() == 0
+    workers = {first.pid, second.pid, third.pid, fourth.pid}
+    assert len({*workers, *alone.values(), *again, place.began("killed", 4)}) == 4 + 4 + 3 + 1
     assert len(place.effects("orphan", "began")) == 2
     assert _ending(left) == ("failed", "worker_lost")
     assert len(place.effects("leaving", "began")) == 2

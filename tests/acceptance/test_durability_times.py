@@ -6,6 +6,9 @@ import pytest
 from harness.waiting import eventually
 from harness.words import call, calls
 
+from roundelay.names import messages_queue
+from roundelay_worker.wiring import EXIT_STUCK
+
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 
 
@@ -74,6 +77,50 @@ def test_a_message_has_one_deadline_through_retries_crashes_and_a_stubborn_tool(
     assert all(answer.status in {"timed_out", "failed"} for answer in answers)
     assert [answers[n].status for n in (0, 2, 3)] == ["timed_out"] * 3
     assert all(took(answer) < 6 + 8 for answer in answers)
+
+
+def test_clocks_that_are_hours_apart_change_nothing(deploy):  # rule 7
+    place = deploy(ROUNDELAY_SETUP="harness.skewed:setup", ROUNDELAY_QUEUE_TIMEOUT="40")
+    began = time.time()
+    lost = place.ask({"text": "found"}, name="skewed-lost")
+    place.redis.delete(messages_queue(place.prefix))
+    behind = place.start(HARNESS_SKEW="-7200")
+    assert place.settled(lost)[0].text == "found"
+    taken = place.ask(call("look", tag="skewed", seconds=3), {"text": "gone on"}, name="skewed-taken")
+    place.began("skewed")
+    place.start(HARNESS_SKEW="7200")
+    behind.kill()
+
+    jobs = {
+        "taken": taken,
+        "postponed": place.ask(
+            {"error": "rate_limited", "retry_after": 2, "times": 1, "then": {"text": "later"}}, name="skewed-later"
+        ),
+        "timed_out": place.ask({"stall": 60, "text": "no"}, name="skewed-slow", message_timeout=3),
+        "streamed": place.ask({"text": "word " * 30, "pace": 0.01}, name="skewed-stream"),
+    }
+    answers = dict(zip(jobs, place.settled(*jobs.values()), strict=True))
+
+    assert {name: answer.status for name, answer in answers.items()} == {
+        **dict.fromkeys(jobs, "answered"),
+        "timed_out": "timed_out",
+    }
+    told = [update for job in (lost, *jobs.values()) for update in job.follow(timeout=30)]
+    times = [update.at.timestamp() for update in told]
+    times += [moment.timestamp() for answer in answers.values() for moment in (answer.started_at, answer.finished_at)]
+    assert "text_delta" in {update.kind for update in told}
+    assert began - 1 < min(times) <= max(times) < time.time() + 1
+
+
+def test_a_step_that_outlives_its_own_deadline_ends_its_process(deploy):  # rule 4
+    place = deploy("sqlite", ROUNDELAY_TURN_TIMEOUT="2")
+    stuck = place.start(ROUNDELAY_SETUP="harness.stuck:setup")
+    job = place.ask({"text": "freed"}, name="stuck")
+
+    assert stuck.ended() == EXIT_STUCK
+    assert "step_outlived_its_deadline" in stuck.said
+    place.start()
+    assert place.settled(job)[0].text == "freed"
 
 
 def test_a_message_waits_no_longer_than_its_queue_timeout(deploy):  # D10

@@ -8,6 +8,7 @@ import re
 import time
 import warnings
 from datetime import UTC, datetime
+from itertools import takewhile
 from typing import Any
 
 import pytest
@@ -29,7 +30,7 @@ from roundelay.composing import compose
 pytestmark = pytest.mark.services
 
 
-def test_a_message_is_stored_in_its_conversations_order_and_its_task_carries_only_the_id(client, raw, prefix):
+def test_a_message_is_stored_in_its_conversations_order_and_its_task_carries_only_the_id(client, raw, prefix):  # rule 1
     first = client.submit("one", conversation_id="c1", user_id="u7", metadata={"a": [1]}, tools=[], max_rounds=0)
     second = client.submit("two", conversation_id="c1", user_id="u7")
 
@@ -45,7 +46,20 @@ def test_a_message_is_stored_in_its_conversations_order_and_its_task_carries_onl
     assert task["headers"]["root_id"] == first.message_id
 
 
-def test_only_what_a_message_is_made_of_has_no_expiry(client, raw, prefix):
+def test_a_message_and_its_place_are_written_by_one_script(client, raw, prefix):  # rule 1
+    client.submit("a script that Redis has from now on")
+    with raw.monitor() as monitor:
+        job = client.submit("one")
+        raw.echo("that is all")
+        commands = iter(monitor.next_command, None)
+        heard = list(takewhile(lambda one: "that is all" not in one["command"], commands))
+
+    written = [(one["command"].split()[0], one["client_type"]) for one in heard if job.message_id in one["command"]]
+    assert [verb for verb, by in written if by != "lua"] == ["EVALSHA", "LPUSH"], "the script, then the task"
+    assert {verb for verb, by in written if by == "lua"} >= {"SET", "RPUSH", "ZADD", "HSET"}
+
+
+def test_only_what_a_message_is_made_of_has_no_expiry(client, raw, prefix):  # rule 1
     job = client.submit("one", conversation_id="c1", user_id="u7", idempotency_key="k")
     job.cancel()
 

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 import pytest
 import redis.asyncio as aioredis
 
-from roundelay.names import updates_key
+from roundelay.names import answer_key, updates_key
 from roundelay_worker.embedded_valkey import running_valkey
 from roundelay_worker.publisher import Publisher, Publishing
 from roundelay_worker.store.records import Publication
@@ -88,3 +88,55 @@ def test_a_delta_begins_no_stream(url: str):
             return await _places(redis)
 
     assert asyncio.run(story()) == []
+
+
+def test_the_answer_is_set_and_published_once_and_the_first_one_stays(url: str):  # rule 15
+    async def scenario() -> None:
+        async with aioredis.Redis.from_url(url) as redis, redis.pubsub() as listening:
+            publisher = await _on_an_empty_stream(redis)
+            await listening.subscribe(answer_key(PREFIX, MESSAGE))
+            for answer in ('{"text":"first"}', '{"text":"first"}', '{"text":"another"}'):
+                publisher.publish(Publishing(MESSAGE, 2, ('{"seq":2}',), "answered", answer=answer))
+                await publisher.drain()
+            await redis.publish(answer_key(PREFIX, MESSAGE), "that is all")
+            heard = [item["data"] async for item in _until(listening, b"that is all")]
+
+            assert heard == [b'{"text":"first"}']
+            assert await redis.get(answer_key(PREFIX, MESSAGE)) == b'{"text":"first"}'
+
+    async def _until(listening, last: bytes):
+        async for item in listening.listen():
+            if item["data"] == last:
+                return
+            if item["type"] == "message":
+                yield item
+
+    asyncio.run(scenario())
+
+
+def test_the_deltas_of_a_turn_go_when_what_follows_it_has_come(url: str):  # rule 16
+    async def scenario() -> list[str]:
+        async with aioredis.Redis.from_url(url) as redis:
+            publisher = await _on_an_empty_stream(redis)
+            for seq in (1, 2):
+                for text in ("a", "b"):
+                    publisher.delta(MESSAGE, seq, 1, 1, text)
+                    await publisher.drain()
+                publisher.publish(_update(seq + 1))
+                await publisher.drain()
+            return await _places(redis)
+
+    assert asyncio.run(scenario()) == ["1-0", "2-0", "2-1 delta", "2-2 delta", "3-0"]
+
+
+def test_a_stream_has_a_cap(url: str):  # rule 16
+    async def scenario() -> int:
+        async with aioredis.Redis.from_url(url) as redis:
+            publisher = await _on_an_empty_stream(redis)
+            for first in range(2, 30_000, 5_000):
+                bodies = tuple(f'{{"seq":{first + i}}}' for i in range(5_000))
+                publisher.publish(Publishing(MESSAGE, first, bodies, "running"))
+                await publisher.drain()
+            return int(await redis.xlen(updates_key(PREFIX, MESSAGE)))
+
+    assert asyncio.run(scenario()) <= 20_200

@@ -111,6 +111,20 @@ def die(tag: str, times: int = 1_000_000) -> str:
     return f"alive {tag}"
 
 
+@tool(timeout=60)
+def witness(tag: str, context: ToolContext) -> str:
+    """Note how the database, a SQLite file, has the write that is running now."""
+    path = os.environ["ROUNDELAY_DATABASE_URL"].removeprefix("sqlite:///")
+    connection = sqlite3.connect(path, timeout=20)
+    try:
+        query = "SELECT status FROM roundelay_calls WHERE message_id = ? AND effect = 'write'"
+        found = [status for (status,) in connection.execute(query, (context.message_id,))]
+    finally:
+        connection.close()
+    write(tag, f"saw {found}")
+    return f"seen {tag}"
+
+
 @tool(effect="read", timeout=60)
 async def linger(tag: str, times: int) -> str:
     """Wait until somebody writes ``go``, the first so many times."""
