@@ -98,7 +98,7 @@ def test_a_message_cancelled_before_any_worker_saw_it_never_runs(deploy):  # B7,
     assert place.fake.count("b7") == 0
 
 
-def test_a_message_of_a_dead_or_frozen_worker_is_cancelled_at_once(deploy):  # D1, D2, D16
+def test_a_message_of_a_dead_or_frozen_worker_is_cancelled_at_once(deploy):  # D1, D2, D16, rule 8
     place = deploy(ROUNDELAY_LEASE="30", ROUNDELAY_SWEEP="0.5")
     dead, frozen = place.start(), None
     orphan = place.ask(call("look_async", tag="orphan", seconds=50), {"text": "no"}, name="d1", conversation_id="c1")

@@ -44,7 +44,7 @@ def test_a_slow_read_holds_up_the_record_of_its_turn_no_more_than_a_write_does(d
     assert [place.fake.count("slow-read", step) for step in range(2)] == [1, 1]
 
 
-def test_writes_under_way_when_their_process_dies_are_done_at_most_once(deploy):  # A13, F20, F37, S49
+def test_writes_under_way_when_their_process_dies_are_done_at_most_once(deploy):  # A13, F20, F37, S49, rule 12
     """Each kind of write is interrupted before and after it took effect, all in one process that is killed."""
     place = deploy()
     first = place.start()

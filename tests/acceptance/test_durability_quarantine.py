@@ -15,40 +15,36 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 LOST_ONCE = "UPDATE roundelay_messages SET losses = 1 WHERE ended_at IS NULL"
 
 
-def test_who_is_frozen_told_to_go_or_left_alone_in_quarantine_is_run_again(deploy):  # A14, rule 10
+def test_what_befalls_a_process_speaks_against_no_message_that_runs_alone_in_it(deploy):  # A14, rule 10
     place = deploy(ROUNDELAY_SHUTDOWN_GRACE="1")
-    first = place.start()
-    names = {"frozen": 2, "told": 2, "killed": 3, "orphan": 2}
-    jobs = [place.ask(call("linger", tag=name, times=n), {"text": "fine"}, name=name) for name, n in names.items()]
-    leaving = place.ask(call("leave", tag="leaving"), {"text": "no"}, name="leaving")
-    for name in (*names, "leaving"):
-        place.began(name)
+    workers = [place.start()]
+    frozen = place.ask(call("linger", tag="frozen", times=2), {"text": "fine"}, name="frozen")
+    unlucky = place.ask(call("linger", tag="unlucky", times=4), {"text": "fine"}, name="unlucky")
+    deadly = place.ask(call("leave", tag="deadly"), {"text": "no"}, name="deadly")
+    for tag in ("frozen", "unlucky", "deadly"):
+        place.began(tag)
     postgres_at(place.env["ROUNDELAY_DATABASE_URL"], LOST_ONCE)
-    first.kill()
-    second = place.start()
-    alone = {name: place.began(name, 2) for name in names}
+    workers[-1].kill()
+    workers.append(place.start())
 
-    os.kill(alone["frozen"], signal.SIGSTOP)
-    os.kill(alone["told"], signal.SIGTERM)
-    again = [place.began(name, 3) for name in ("frozen", "told")]
-    eventually(lambda: not _lives(alone["frozen"]), "a child that lost its lease is killed")
-    second.kill()
-    os.kill(alone["killed"], signal.SIGKILL)
-    place.let_go("orphan")
-    third = place.start()
-    again.append(place.began("killed", 3))
-    third.terminate()
-    fourth = place.start()
-    answers = place.settled(*jobs)
-    (left,) = place.settled(leaving)
+    os.kill(place.began("frozen", 2), signal.SIGSTOP)
+    os.kill(place.began("unlucky", 2), signal.SIGTERM)  # as a service manager tells all processes of a worker
+    with_its_worker = place.began("unlucky", 3)
+    place.began("frozen", 3)
+    eventually(lambda: not _lives(place.began("frozen", 2)), "a child that lost its lease is killed")
+    workers[-1].kill()
+    os.kill(with_its_worker, signal.SIGKILL)
+    workers.append(place.start())
+    place.began("unlucky", 4)
+    workers[-1].terminate()
+    workers.append(place.start())
+    answers = place.settled(frozen, unlucky, deadly)
 
-    assert [answer.status for answer in answers] == ["answered"] * 4
-    assert third.ended() == 0
-    workers = {first.pid, second.pid, third.pid, fourth.pid}
-    assert len({*workers, *alone.values(), *again, place.began("killed", 4)}) == 4 + 4 + 3 + 1
-    assert len(place.effects("orphan", "began")) == 2
-    assert _ending(left) == ("failed", "worker_lost")
-    assert len(place.effects("leaving", "began")) == 2
+    assert [_ending(answer) for answer in answers] == [("answered", None)] * 2 + [("failed", "worker_lost")]
+    assert workers[2].ended() == 0
+    assert [len(place.effects(tag, "began")) for tag in ("frozen", "unlucky", "deadly")] == [3, 5, 2]
+    alone = [pid for tag in ("frozen", "unlucky", "deadly") for _, pid, _ in place.effects(tag, "began")[1:]]
+    assert len({*alone, *(worker.pid for worker in workers)}) == 7 + 4
     place.sound_at_rest()
 
 

@@ -69,7 +69,7 @@ def test_a_feed_is_brought_nothing_twice():
     assert [place[0] for place, _ in board.take(feed)[0]] == [1, 2, 3]
 
 
-def test_a_slow_feed_is_parted_alone_and_its_buffer_is_dropped():
+def test_a_slow_feed_is_parted_alone_and_its_buffer_is_dropped():  # rule 16
     board = Board("p")
     slow, quick = join(board, 0), join(board, 0)
     for seq in range(1, BUFFER + 2):

@@ -139,7 +139,7 @@ def _body(job) -> str:
     )
 
 
-def test_all_waiters_share_one_connection(client, worker, raw, in_thread, prefix, eventually):
+def test_all_waiters_share_one_connection(client, worker, raw, in_thread, prefix, eventually):  # rule 16
     jobs = [client.submit("one") for _ in range(32)]
     waiting = [in_thread(lambda job=job: job.wait(20)) for job in jobs]
     for job in jobs:

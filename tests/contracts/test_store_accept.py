@@ -121,7 +121,7 @@ def test_the_first_update_follows_from_the_row(play) -> None:
     play(scenario)
 
 
-def test_a_time_of_submission_in_the_future_is_not_believed(play) -> None:
+def test_a_time_of_submission_in_the_future_is_not_believed(play) -> None:  # rule 7
     async def scenario(world) -> None:
         await world.accept("m1", submitted_at=4e9)
         loaded = await world.store.load("m1")
@@ -131,7 +131,7 @@ def test_a_time_of_submission_in_the_future_is_not_believed(play) -> None:
     play(scenario)
 
 
-def test_the_same_arrivals_at_once_in_two_processes_are_accepted_once(play) -> None:
+def test_the_same_arrivals_at_once_in_two_processes_are_accepted_once(play) -> None:  # rule 1
     async def scenario(world) -> None:
         other = await Store.open(world.url)
         arrivals = [world.arrival(f"m{number}") for number in range(20)]

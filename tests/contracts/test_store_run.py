@@ -106,7 +106,7 @@ def test_a_save_under_an_old_fence_changes_nothing(play) -> None:
     play(scenario)
 
 
-def test_a_write_begins_only_under_a_live_lease(play) -> None:
+def test_a_write_begins_only_under_a_live_lease(play) -> None:  # rules 6, 11
     async def scenario(world) -> None:
         await world.accept("m1")
         await world.store.register("q", "host", 2, 60.0)
@@ -242,7 +242,7 @@ def test_a_turn_that_comes_with_the_end_leaves_no_reasoning(play) -> None:
     play(scenario)
 
 
-def test_who_began_a_call_in_doubt_and_whether_it_lives_is_known(play) -> None:
+def test_who_began_a_call_in_doubt_and_whether_it_lives_is_known(play) -> None:  # rule 12
     async def scenario(world) -> None:
         fence, queued = await world.begin("m1")
         assert (await world.store.load("m1")).interrupted_executor is None

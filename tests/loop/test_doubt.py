@@ -77,7 +77,7 @@ def test_done_without_a_result_is_not_believed() -> None:
     assert play.state.sequence[0].results[0].outcome == "unknown"
 
 
-def test_not_done_allows_a_new_run_only_when_the_old_executor_is_known_to_be_dead() -> None:
+def test_not_done_allows_a_new_run_only_when_the_old_executor_is_known_to_be_dead() -> None:  # rule 12
     play = lost_while("put", begun=0)
     play.feed(CallVerified(1, 0, "not_done", True, 2.0))
     assert play.statuses == ["requested"]

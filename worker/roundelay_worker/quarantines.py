@@ -25,7 +25,7 @@ READY: Final = b"roundelay quarantine ready"
 EXIT_DONE: Final = 76
 """How a child ends whose round is done or given back. Not 0: that is how a tool ends its process, too."""
 _ACQUITTING: Final = (EXIT_DONE, EXIT_LEASE_LOST, EXIT_BROKEN)
-_START: Final = 60.0
+_START: Final = 180.0
 """Seconds that a child may take until it can begin."""
 
 Give = Callable[[], Awaitable[Dispatch | None]]

@@ -6,7 +6,7 @@ import re
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -99,11 +99,6 @@ class Deployment:
     def began(self, tag: str, times: int = 1) -> int:
         """Wait until a tool has begun ``times`` under ``tag``; return its process."""
         return eventually(lambda: self.effects(tag, "began")[times - 1 :], f"{tag} begins")[0][1]
-
-    def let_go(self, tag: str) -> None:
-        """Have a tool end that lingers under ``tag``."""
-        with closing(sqlite3.connect(self.effects_file, timeout=10)) as connection, connection:
-            connection.execute("INSERT INTO effects VALUES (?, '', 0, 'go', 0)", (tag,))
 
     def show(self, message_id: str) -> Timeline:
         """Return everything that the database knows of a message."""

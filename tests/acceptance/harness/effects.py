@@ -127,10 +127,9 @@ def witness(tag: str, context: ToolContext) -> str:
 
 @tool(effect="read", timeout=60)
 async def linger(tag: str, times: int) -> str:
-    """Wait until somebody writes ``go``, the first so many times."""
+    """Take long, the first so many times."""
     write(tag, "began")
-    while count(tag, "began") <= times and not count(tag, "go"):  # noqa: ASYNC110 - a process of its own writes it
-        await asyncio.sleep(0.1)
+    await asyncio.sleep(60 if count(tag, "began") <= times else 0)
     return f"seen {tag}"
 
 
