@@ -1,28 +1,27 @@
 """The worker's app with a consumer that never comes back once it has lost its broker."""
 
 import time
+from itertools import count
 from typing import Any
 
-from celery import bootsteps
+from celery.worker.consumer.tasks import Tasks
 
 from roundelay_worker import wiring
 from roundelay_worker.app import app
 
+__all__ = ["app"]
+
 wiring._DEAF = 1.0  # type: ignore[misc]
+STARTS = count(1)
 
 
-class Deaf(bootsteps.StartStopStep):
-    """Starts once."""
-
-    requires = ("celery.worker.consumer.connection:Connection",)
-
-    def __init__(self, parent: Any, **_: Any) -> None:
-        self.starts = 0
-
-    def start(self, parent: Any) -> None:
-        self.starts += 1
-        if self.starts > 1:
+def _once(start: Any) -> Any:
+    def started(self: Tasks, consumer: Any) -> None:
+        if next(STARTS) > 1:
             time.sleep(600)
+        start(self, consumer)
+
+    return started
 
 
-app.steps["consumer"].add(Deaf)
+Tasks.start = _once(Tasks.start)
