@@ -2,15 +2,18 @@
 
 import os
 import signal
+from contextlib import suppress
 
 import pytest
 from harness.services import postgres_at
+from harness.waiting import eventually
 from harness.words import call
 
 from roundelay.names import Status
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 
+UNDER_WAY = "SELECT count(*) FROM roundelay_calls WHERE status = 'started'"
 LOST_ONCE = "UPDATE roundelay_messages SET losses = 1 WHERE ended_at IS NULL"
 
 
@@ -22,7 +25,7 @@ def test_what_befalls_a_process_speaks_against_no_message_that_runs_alone_in_it(
     deadly = place.ask(call("leave", tag="deadly"), {"text": "no"}, name="deadly")
     for tag in ("frozen", "unlucky", "deadly"):
         place.began(tag)
-    postgres_at(place.env["ROUNDELAY_DATABASE_URL"], LOST_ONCE)
+    _lost_once(place, 3)
     workers[-1].kill()
     workers.append(place.start())
 
@@ -47,6 +50,33 @@ def test_what_befalls_a_process_speaks_against_no_message_that_runs_alone_in_it(
     alone = [pid for tag in ("frozen", "unlucky", "deadly") for _, pid, _ in place.effects(tag, "began")[1:]]
     assert len({*alone, *(worker.pid for worker in workers)}) == 6 + 4
     place.sound_at_rest()
+
+
+def test_a_message_that_takes_all_down_with_it_every_time_is_given_up(deploy):  # A17, rule 10
+    place = deploy()
+    workers = [place.start()]
+    cursed = place.ask(call("linger", tag="cursed", times=9), {"text": "no"}, name="cursed")
+    place.began("cursed")
+    _lost_once(place, 1)
+    for number in (1, 2, 3):
+        pid = place.began("cursed", number)
+        workers[-1].kill()
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        workers.append(place.start())
+
+    (given_up,) = place.settled(cursed)
+
+    assert _ending(given_up) == ("failed", "worker_lost")
+    assert len(place.effects("cursed", "began")) == 3
+    place.sound_at_rest()
+
+
+def _lost_once(place, calls: int) -> None:
+    """Have each message lost once already at its step, which is the call that is under way."""
+    url = place.env["ROUNDELAY_DATABASE_URL"]
+    eventually(lambda: postgres_at(url, UNDER_WAY)[0][0] == calls, "the calls are saved")
+    postgres_at(url, LOST_ONCE)
 
 
 def _ending(answer) -> tuple[Status, str | None]:

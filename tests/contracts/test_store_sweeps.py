@@ -3,6 +3,8 @@
 import asyncio
 from dataclasses import replace
 
+import pytest
+
 from roundelay_worker.loop.history import Result
 from roundelay_worker.loop.state import Asking
 from roundelay_worker.store import Store
@@ -84,30 +86,48 @@ def test_losses_count_at_one_step_and_are_forgotten_when_work_is_done(play) -> N
     play(scenario)
 
 
-def test_leases_that_run_out_never_count_beyond_those_that_have_a_message_run_alone(play) -> None:  # rule 10
+def test_leases_that_run_out_count_until_the_message_is_given_up(play) -> None:  # rule 10
     async def scenario(world) -> None:
         await world.accept("m1")
-        for owner in ("q1", "q2", "q3", "q4"):
+        counted = []
+        for owner in ("q1", "q2", "q3", "q4", "q5"):
             await world.store.register(owner, "host", 2, 60.0)
             await world.claim("m1", owner)
             await _expire(world, owner)
             (lost,) = await world.store.release_lost(10)
+            counted.append(lost.losses)
 
-        assert lost.losses == 2
+        assert counted == [1, 2, 3, 4, 4]
 
     play(scenario)
 
 
-def test_a_death_alone_is_one_loss_more_and_makes_the_message_ready_at_once(play) -> None:  # rule 10
+def test_a_death_alone_is_final_and_makes_the_message_ready_at_once(play) -> None:  # rule 10
     async def scenario(world) -> None:
         await _claimed_by(world, "q")
         await world.store._driver.fetch("UPDATE roundelay_messages SET losses = 2")
-        (lost,) = await world.store.died_alone("q")
+        (lost,) = await world.store.ended_alone("q", "m1", convicted=True)
 
-        assert (lost.losses, lost.owner) == (3, "q")
-        assert (await world.claim("m1", dispatch=lost.dispatch.dispatch)).losses == 3
-        assert await world.store.died_alone("q") == ()
+        assert (lost.losses, lost.owner) == (4, "q")
+        assert (await world.claim("m1", dispatch=lost.dispatch.dispatch)).losses == 4
+        assert await world.store.ended_alone("q", "m1", convicted=True) == ()
         assert not await world.store.renew("q", 60.0)
+
+    play(scenario)
+
+
+@pytest.mark.parametrize("swept", [False, True])
+def test_an_end_alone_that_is_explained_counts_for_nothing(play, swept) -> None:  # rule 10
+    async def scenario(world) -> None:
+        await _claimed_by(world, "q")
+        await world.store._driver.fetch("UPDATE roundelay_messages SET losses = 2")
+        if swept:
+            await _expire(world, "q")
+            assert [lost.losses for lost in await world.store.release_lost(10)] == [3]
+        freed = await world.store.ended_alone("q", "m1", convicted=False)
+
+        assert len(freed) == (0 if swept else 1)
+        assert (await world.claim("m1")).losses == 2
 
     play(scenario)
 

@@ -43,7 +43,7 @@ from roundelay_worker.session import Session, Setup
 from roundelay_worker.sessions import Sessions, readable
 from roundelay_worker.store.codec import dumps
 from roundelay_worker.store.errors import StoreUnavailable, UnreadableState
-from roundelay_worker.store.processes import DOUBTED
+from roundelay_worker.store.processes import DOUBTED, GIVEN_UP
 from roundelay_worker.store.records import (
     Claim,
     Dispatch,
@@ -66,8 +66,8 @@ _OUTBOX_AT_ONCE = 100
 SHORT_PAUSE = 1.0
 """Seconds; a shorter back-off is waited out, a longer one frees the slot and is a due time in the database."""
 LOSSES_TO_QUARANTINE = DOUBTED
-LOSSES_TO_GIVE_UP = 3
-"""Losses at one saved step: after two lost leases the message runs alone in a child process, whose death is final."""
+LOSSES_TO_GIVE_UP = GIVEN_UP
+"""Losses at one saved step: after two lost leases the message runs alone in a child process."""
 
 
 class Advance:

@@ -1,8 +1,8 @@
 """The worker's side of a quarantine: starts the process that runs one message alone, and judges its end.
 
 Only a death that the worker saw, and that can be the message's own doing, speaks against the message. A child that was
-told to go, that lost its lease, or that ended together with its worker was killed by a deploy, a machine or a
-neighbour: its message is run again, alone.
+told to go or that lost its lease was ended by a deploy, a machine or a neighbour: its message is run again, alone.
+Where a worker dies together with its child nobody can tell whose doing it was: the second such loss is final.
 """
 
 import asyncio
@@ -86,10 +86,8 @@ class Quarantines:
         acquitted = self._leaving or code is None or code in _ACQUITTING
         extra = {"message_id": dispatch.message_id, "code": code, "by_message": not acquitted}
         log.warning("quarantine_ended", extra=extra)
-        if acquitted:
-            await self._store.mark_dead(process_id)
-            return ()
-        return tuple([one.dispatch for one in await self._store.died_alone(process_id)])
+        ended = await self._store.ended_alone(process_id, dispatch.message_id, convicted=not acquitted)
+        return tuple([one.dispatch for one in ended])
 
 
 async def _ready(child: asyncio.subprocess.Process) -> str:

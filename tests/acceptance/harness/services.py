@@ -16,17 +16,17 @@ def create_database(server: str, name: str) -> str:
     return urlunsplit(urlsplit(server)._replace(path=f"/{name}"))
 
 
-def postgres_at(url: str, statement: str, *arguments: Any) -> None:
-    """Run one statement."""
+def postgres_at(url: str, statement: str, *arguments: Any) -> list[Any]:
+    """Run one statement and return its rows."""
 
-    async def run() -> None:
+    async def run() -> list[Any]:
         connection = await asyncpg.connect(url)
         try:
-            await connection.execute(statement, *arguments)
+            return list(await connection.fetch(statement, *arguments))
         finally:
             await connection.close()
 
-    asyncio.run(run())
+    return asyncio.run(run())
 
 
 def send(place: Any, name: str, arguments: list[Any], task_id: str | None = None) -> None:

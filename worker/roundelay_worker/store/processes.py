@@ -9,7 +9,9 @@ from typing import Final
 from roundelay_worker.store.driver import Driver
 
 DOUBTED: Final = 2
-"""Losses after which a message is run alone; leases that run out from then on say nothing of it."""
+"""Losses after which a message is run alone."""
+GIVEN_UP: Final = 4
+"""Losses that are final: one death alone that its worker saw, or two leases lost alone that nobody explained."""
 
 _REGISTER: Final = """
 INSERT INTO roundelay_processes (id, host, pid, birth, started_at, lease_until)

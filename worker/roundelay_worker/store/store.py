@@ -165,12 +165,12 @@ class Store:
         return await sweeping.take_sweep(self._driver, process_id, period)
 
     async def release_lost(self, limit: int) -> tuple[Lost, ...]:
-        """Take messages from processes whose lease ran out, or that are gone; a loss, of ``DOUBTED`` at most."""
+        """Take messages from processes whose lease ran out, or that are gone; for each message a loss."""
         return await sweeping.release_lost(self._driver, limit)
 
-    async def died_alone(self, process_id: str) -> tuple[Lost, ...]:
-        """Take the message from a process that it ran alone in and that it ended; that loss is final."""
-        return await sweeping.died_alone(self._driver, process_id)
+    async def ended_alone(self, process_id: str, message_id: str, *, convicted: bool) -> tuple[Lost, ...]:
+        """Take a message from a process that it ran alone in and that has ended: a final loss, or none at all."""
+        return await sweeping.ended_alone(self._driver, process_id, message_id, convicted=convicted)
 
     async def is_lost(self, process_id: str) -> bool:
         """Say whether others were told that a process's lease ran out."""

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from typing import Final
 
 from roundelay_worker.store.driver import Driver, Query, Rows, Script, filled
-from roundelay_worker.store.processes import DOUBTED, GONE
+from roundelay_worker.store.processes import DOUBTED, GIVEN_UP, GONE
 from roundelay_worker.store.records import Dispatch, Fence, Lost, Queue
 from roundelay_worker.store.saving import dispatch_of
 
@@ -55,11 +55,13 @@ WHERE ended_at IS NULL AND begun AND owner {any $1} ORDER BY submitted_at LIMIT 
 _RELEASE: Final = filled(
     """
 UPDATE roundelay_messages SET {again}, redispatched = 0,
-    losses = losses + CASE WHEN losses < CAST($2 AS integer) THEN 1 ELSE 0 END
+    losses = CASE WHEN losses + CAST($2 AS integer) < CAST($3 AS integer) THEN losses + CAST($2 AS integer)
+        ELSE CAST($3 AS integer) END
 WHERE id {any $1} RETURNING id, round, dispatch, queue, losses
 """,
     again=filled(_AGAIN, queue="'rounds'"),
 )
+_ACQUIT: Final = "UPDATE roundelay_messages SET losses = $2 WHERE id = $1 AND losses > $2 AND status IS NULL"
 _CLEAR: Final = """
 UPDATE roundelay_processes SET cleared_at = {now}
 WHERE cleared_at IS NULL AND COALESCE(gone_at, lost_at) < {now} - CAST($1 AS double precision) AND NOT EXISTS (
@@ -133,7 +135,7 @@ async def take_sweep(driver: Driver, process_id: str, period: float) -> bool:
 
 
 async def release_lost(driver: Driver, limit: int) -> tuple[Lost, ...]:
-    """Take messages from processes whose lease ran out, or that are gone; a loss, of ``DOUBTED`` at most."""
+    """Take messages from processes whose lease ran out, or that are gone; for each message a loss."""
     return await driver.run(lambda: _release_lost(limit))
 
 
@@ -143,20 +145,23 @@ def _release_lost(limit: int) -> Script[tuple[Lost, ...]]:
     if not dead:
         return ()
     owned = yield Query(_OWNED_BY, (dead, limit))
-    lost = yield from _released(owned, most=DOUBTED)
+    lost = yield from _released(owned, more=1)
     yield Query(_CLEAR, (CLEARING,))
     return lost
 
 
-async def died_alone(driver: Driver, process_id: str) -> tuple[Lost, ...]:
-    """Take the message from a process that it ran alone in and that it ended; that loss is final."""
-    return await driver.run(lambda: _died_alone(process_id))
+async def ended_alone(driver: Driver, process_id: str, message_id: str, *, convicted: bool) -> tuple[Lost, ...]:
+    """Take a message from a process that it ran alone in and that has ended: a final loss, or none at all."""
+    return await driver.run(lambda: _ended_alone(process_id, message_id, convicted))
 
 
-def _died_alone(process_id: str) -> Script[tuple[Lost, ...]]:
+def _ended_alone(process_id: str, message_id: str, convicted: bool) -> Script[tuple[Lost, ...]]:
     yield Query(GONE, (process_id,))
     owned = yield Query(_OWNED_BY, ([process_id], 1))
-    return (yield from _released(owned, most=DOUBTED + 1))
+    if convicted:
+        return (yield from _released(owned, more=GIVEN_UP))
+    yield Query(_ACQUIT, (message_id, DOUBTED))  # a sweep may have seen its lease run out before
+    return (yield from _released(owned, more=0))
 
 
 async def release_own(driver: Driver, process_id: str, held: Collection[str], grace: float) -> tuple[Lost, ...]:
@@ -166,15 +171,15 @@ async def release_own(driver: Driver, process_id: str, held: Collection[str], gr
 
 def _release_own(process_id: str, held: list[str], grace: float) -> Script[tuple[Lost, ...]]:
     owned = yield Query(_OWN, (process_id, held, grace))
-    return (yield from _released(owned, most=0))
+    return (yield from _released(owned, more=0))
 
 
-def _released(owned: Rows, most: int) -> Script[tuple[Lost, ...]]:
-    """Make messages ready again; each has one loss more, unless it has ``most`` already."""
+def _released(owned: Rows, more: int) -> Script[tuple[Lost, ...]]:
+    """Make messages ready again, with so many losses more, ``GIVEN_UP`` at most."""
     if not owned:
         return ()
     owners = {row["id"]: row["owner"] for row in owned}
-    released = yield Query(_RELEASE, (list(owners), most))
+    released = yield Query(_RELEASE, (list(owners), more, GIVEN_UP))
     return tuple([Lost(dispatch_of(row), row["losses"], owners[row["id"]]) for row in released])
 
 
