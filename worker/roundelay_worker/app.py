@@ -19,7 +19,7 @@ from kombu import Queue as CeleryQueue
 
 from roundelay.names import messages_queue, rounds_queue
 from roundelay_worker import logs
-from roundelay_worker.connections import keepalive
+from roundelay_worker.broker import SteadyAMQP, is_redis, transport_options
 from roundelay_worker.rounds import Rounds, pool_of
 from roundelay_worker.settings import EXIT_UNFIT, SUPERVISED, Settings, SettingsError, unknown_names
 from roundelay_worker.store.records import Dispatch, Queue
@@ -30,7 +30,6 @@ log = logging.getLogger(__name__)
 
 _ANSWERS_WITHIN = 5.0
 """Seconds for a broker to tell a queue's length; the sweeps must not wait for one that hangs."""
-
 _EVENTS_EVERY = 0.25
 """Seconds that an event for Flower may wait for others."""
 _EVENTS_AT_ONCE = 100
@@ -38,8 +37,8 @@ _EVENTS_AT_ONCE = 100
 
 def celery_app(settings: Settings) -> Celery:
     """Return the Celery app, configured for the broker of ``settings``; it knows no task yet."""
-    app = Celery("roundelay", broker=settings.broker_url)
-    on_redis = _is_redis(settings)
+    app = Celery("roundelay", broker=settings.broker_url, amqp=SteadyAMQP)
+    on_redis = is_redis(settings.broker_url)
     names = (rounds_queue(settings.prefix), messages_queue(settings.prefix))
     app.conf.update(
         # Both set: Celery itself would prefer CELERY_BROKER_URL, which may be that of another application.
@@ -58,27 +57,11 @@ def celery_app(settings: Settings) -> Celery:
         worker_hijack_root_logger=False,
         worker_redirect_stdouts=False,
         broker_connection_retry_on_startup=True,
-        broker_transport_options=_transport(settings),
+        broker_connection_max_retries=None,
+        broker_transport_options=transport_options(settings.broker_url),
         broker_heartbeat=10,
     )
     return app
-
-
-def _is_redis(settings: Settings) -> bool:
-    return settings.broker_url.startswith(("redis", "rediss", "unix", "sentinel"))
-
-
-def _transport(settings: Settings) -> dict[str, Any]:
-    if not _is_redis(settings):
-        return {}
-    # The order of the queues is their priority: continued rounds before new messages.
-    return {
-        "queue_order_strategy": "priority",
-        "socket_keepalive": True,
-        "socket_keepalive_options": keepalive(),
-        "socket_connect_timeout": 3,
-        "health_check_interval": 10,
-    }
 
 
 class Sender:
@@ -197,6 +180,7 @@ def _consuming_step(runtime: Runtime) -> type:
 
         def start(self, parent: Any) -> None:
             _gather_events(parent)
+            _take_only_what_can_be_claimed(parent, runtime)
             runtime.consuming(True)
 
         def stop(self, parent: Any) -> None:  # noqa: ARG002 - Celery's signature
@@ -219,6 +203,13 @@ def _gather_events(consumer: Any) -> None:
     dispatcher.on_send_buffered = None
     dispatcher.buffer_limit = _EVENTS_AT_ONCE
     flush()
+
+
+def _take_only_what_can_be_claimed(consumer: Any, runtime: Runtime) -> None:
+    """Leave the queues on Redis to others while this process has no lease; it could not begin what it takes."""
+    qos = consumer.task_consumer.channel.qos
+    if has_room := getattr(qos, "can_consume", None):
+        qos.can_consume = lambda: runtime.may_claim and has_room()
 
 
 def _build() -> Celery:

@@ -16,14 +16,14 @@ def keepalive() -> dict[int, int]:
     return {getattr(socket, name): value for name, value in _SILENCE.items() if hasattr(socket, name)}
 
 
-def connect_redis(url: str, socket_timeout: float | None = 5) -> aioredis.Redis:
-    """Return a client of our own use: few connections, short waits; a listener waits for ever."""
+def connect_redis(url: str) -> aioredis.Redis:
+    """Return a client of our own use: eight connections for commands and one that listens, short waits."""
     pool = aioredis.BlockingConnectionPool.from_url(
         url,
-        max_connections=8,
+        max_connections=9,
         timeout=5,
         socket_connect_timeout=3,
-        socket_timeout=socket_timeout,
+        socket_timeout=5,
         health_check_interval=0,
         retry=Retry(NoBackoff(), 1),
         **_watched(url),

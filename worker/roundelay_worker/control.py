@@ -6,6 +6,7 @@ ends it at once; the others give it a moment, and then end the message by force:
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, cast
 
@@ -27,7 +28,13 @@ log = logging.getLogger(__name__)
 _OWNER_FIRST: Final = 0.35
 """Seconds that a message's owner has to end it, before another process does."""
 _RECONNECT: Final = 0.5
+_COMPLAIN_EVERY: Final = 5.0
+"""Seconds between two lines in the log about a Redis that is away."""
+_SILENCE: Final = 3.0
+"""Seconds without a word after which Redis is pinged; after as many again the connection is given up."""
 _AT_ONCE: Final = 200
+_BESIDE: Final = 20
+"""Cancellations that are acted on at once: most of the time of each is the moment that its owner has."""
 
 
 class Control:
@@ -54,6 +61,7 @@ class Control:
         self._send = send
         self._tasks: set[asyncio.Task[None]] = set()
         self._passed = 0
+        self._complained = -_COMPLAIN_EVERY
 
     async def run(self) -> None:
         """Listen until cancelled, through restarts of Redis."""
@@ -63,12 +71,24 @@ class Control:
                     await pubsub.subscribe(control_channel(self._prefix))
                     await self._listen(pubsub)
             except (RedisError, OSError) as exc:
-                log.warning("control_disconnected", extra={"error": type(exc).__name__})
+                self._complain(exc)
             await asyncio.sleep(_RECONNECT)
 
+    def _complain(self, exc: Exception) -> None:
+        if time.monotonic() - self._complained > _COMPLAIN_EVERY:
+            log.warning("control_disconnected", extra={"error": type(exc).__name__})
+            self._complained = time.monotonic()
+
     async def _listen(self, pubsub: Any) -> None:
-        async for item in pubsub.listen():
-            if item["type"] == "message":
+        """Act on hints until the connection breaks, or does not even answer a ping."""
+        pinged = False
+        while True:
+            item = await pubsub.get_message(timeout=_SILENCE)
+            if item is None and pinged:
+                raise ConnectionError
+            if pinged := item is None:
+                await pubsub.ping()
+            elif item["type"] == "message":
                 verb, _, message_id = _text(item["data"]).partition(" ")
                 self._begin(verb, message_id)
 
@@ -117,8 +137,13 @@ class Control:
         """Act on cancellations whose hint was lost: the next few, and after the last the first again."""
         last = self._passed + _AT_ONCE - 1
         found = cast("list[bytes | str]", await self._redis.zrange(cancels_key(self._prefix), self._passed, last))
-        for message_id in found:
-            await self._guarded(self.cancel, _text(message_id))
+        room = asyncio.Semaphore(_BESIDE)
+
+        async def act(message_id: str) -> None:
+            async with room:
+                await self._guarded(self.cancel, message_id)
+
+        await asyncio.gather(*(act(_text(message_id)) for message_id in found))
         self._passed = self._passed + _AT_ONCE if len(found) == _AT_ONCE else 0
 
     async def _restore(self, message_id: str) -> None:

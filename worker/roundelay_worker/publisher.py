@@ -30,6 +30,8 @@ _MARK_EVERY: Final = 0.6
 
 Most need none: the next save of a message tells what is published of it.
 """
+_MARKED_WITHIN: Final = 3.0
+"""Seconds for such a note; readers must not wait for a database that is silent."""
 _COMPLAIN_EVERY: Final = 5.0
 """Seconds between two lines in the log about a Redis that is away."""
 _DELTA_EVERY: Final = 0.005
@@ -340,7 +342,8 @@ class Publisher:
         if not noted:
             return
         try:
-            await self._mark(list(noted.items()))
-        except StoreUnavailable:
+            async with asyncio.timeout(_MARKED_WITHIN):
+                await self._mark(list(noted.items()))
+        except (StoreUnavailable, TimeoutError):
             # Not known to be published, so the watchdog publishes it again; Redis refuses what it has.
             log.warning("published_not_noted", extra={"messages": len(noted)})

@@ -115,7 +115,6 @@ class Runtime:
     async def _open(self) -> None:
         settings = self.settings
         self._redis = connect_redis(settings.redis_url)
-        self._listening = connect_redis(settings.redis_url, socket_timeout=None)
         self._store = await Store.open(settings.database_url)
         await self._store.migrate()
         await self._store.register(self.process_id, socket.gethostname(), os.getpid(), settings.lease)
@@ -155,7 +154,7 @@ class Runtime:
         self._quarantines = Quarantines(store, settings.lease)
         self._advance = self._build_advance(clock)
         self._control = Control(
-            self._listening,
+            self._redis,
             settings.prefix,
             store,
             self.sessions,
@@ -222,6 +221,11 @@ class Runtime:
         """Have ``work`` run on the loop, from any thread."""
         self._loop.call_soon_threadsafe(self._spawn, work)
 
+    @property
+    def may_claim(self) -> bool:
+        """Whether this process has its lease, without which it can begin nothing."""
+        return self._lease.held()
+
     def drain(self, grace: float) -> None:
         """Take nothing new; after ``grace`` seconds hand over what still runs."""
         self._draining = True
@@ -256,7 +260,6 @@ class Runtime:
         await self.runner.aclose()
         await self._models.aclose()
         await self._redis.aclose()
-        await self._listening.aclose()
         await self._store.close()
 
     def _may_publish(self) -> bool:
@@ -314,7 +317,7 @@ class Runtime:
     def _condition(self) -> str:
         if self._draining:
             return "draining"
-        return "consuming" if self._consuming else "not_consuming"
+        return "consuming" if self._consuming and self.may_claim else "not_consuming"
 
     def _wake(self, message_id: str, pause: float) -> None:
         self._loop.call_later(pause, lambda: self._spawn(self._dispatch_due(message_id)))

@@ -6,6 +6,7 @@ busy pool makes it late. Each attempt is bounded well below the lease.
 
 import asyncio
 import sqlite3
+from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 import asyncpg
@@ -33,10 +34,14 @@ class LeaseKeeper(Protocol):
 
 
 class PostgresLease:
-    """A lease in PostgreSQL; connects when first used, and again after a failure."""
+    """A lease in PostgreSQL; connects when first used, and again after a failure.
 
-    def __init__(self, url: str, process_id: str, lease: float) -> None:
+    ``silent`` is told of each renewal that got no answer: it is the first to notice a network that is lost.
+    """
+
+    def __init__(self, url: str, process_id: str, lease: float, silent: Callable[[], None]) -> None:
         self._url = url
+        self._silent = silent
         self._arguments = (process_id, lease)
         self._runner = asyncio.Runner()
         self._connection: Any = None
@@ -56,6 +61,7 @@ class PostgresLease:
         try:
             return await self._once()
         except TimeoutError as exc:
+            self._silent()
             raise StoreUnavailable("the lease could not be renewed in time") from exc
         except _BROKEN as exc:
             if fresh:

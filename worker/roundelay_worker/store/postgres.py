@@ -9,6 +9,7 @@ if it is known not to have happened or if the caller says that a second time is 
 
 import asyncio
 import re
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import cache
@@ -95,7 +96,8 @@ class PostgresDriver:
     def __init__(self, url: str, size: int = POOL_SIZE, command_timeout: float = COMMAND_TIMEOUT) -> None:
         self._url = url
         self._command_timeout = command_timeout
-        self._idle: list[Any] = []
+        self._idle: list[tuple[Any, float]] = []
+        self._trusted_since = 0.0
         self._opening: set[asyncio.Future[Any]] = set()
         self._room = asyncio.Semaphore(size)
 
@@ -122,11 +124,16 @@ class PostgresDriver:
 
         return await self._tried(transaction, again=reading)
 
+    def distrust(self) -> None:
+        """Lend no connection that was idle until now: nobody may be at its other end. Safe from any thread."""
+        self._trusted_since = time.monotonic()
+
     async def close(self) -> None:
         """Close the idle connections, and those about to be."""
         await asyncio.gather(*self._opening, return_exceptions=True)
         while self._idle:
-            await self._idle.pop().close(timeout=CONNECT_TIMEOUT)
+            connection, _ = self._idle.pop()
+            await connection.close(timeout=CONNECT_TIMEOUT)
 
     async def _tried(self, work: Callable[[Any], Awaitable[T]], *, again: bool) -> T:
         try:
@@ -169,7 +176,7 @@ class PostgresDriver:
                 raise
             finally:
                 if not connection.is_closed():
-                    self._idle.append(connection)
+                    self._put_back(connection)
 
     async def _opened(self) -> Any:
         """Connect; if the caller does not wait for it any more, the connection serves the next one."""
@@ -184,21 +191,28 @@ class PostgresDriver:
 
     def _keep(self, opening: asyncio.Future[Any]) -> None:
         if not opening.cancelled() and opening.exception() is None:
-            self._idle.append(opening.result())
+            self._put_back(opening.result())
+
+    def _put_back(self, connection: Any) -> None:
+        self._idle.append((connection, time.monotonic()))
 
     def _warmest(self) -> Any:
+        while self._idle and self._idle[0][1] <= self._trusted_since:
+            self._idle.pop(0)[0].terminate()
         while self._idle:
-            connection = self._idle.pop()
+            connection, _ = self._idle.pop()
             if not connection.is_closed():
                 return connection
         return None
 
     def _distrust(self, exc: Exception) -> None:
-        """After a broken connection, drop the idle ones: the server has restarted more often than not."""
-        if isinstance(exc, TimeoutError):
-            return
-        while self._idle:
-            self._idle.pop().terminate()
+        """After a broken connection, drop the idle ones: the server has restarted more often than not.
+
+        After a silent one, drop those that have been idle all the while: the network has forgotten them more often
+        than not. Those that answered meanwhile show that the server is slow.
+        """
+        silent_for = self._command_timeout if isinstance(exc, TimeoutError) else 0.0
+        self._trusted_since = max(self._trusted_since, time.monotonic() - silent_for)
 
 
 async def _play(script: Script[T], connection: Any) -> T:

@@ -114,9 +114,9 @@ class Store:
 
     def lease(self, process_id: str, lease: float) -> LeaseKeeper:
         """Return what renews a lease from another thread, with a connection of its own."""
-        if self._file is not None:
-            return SqliteLease(self._file, process_id, lease)
-        return PostgresLease(self._url, process_id, lease)
+        if isinstance(self._driver, PostgresDriver):
+            return PostgresLease(self._url, process_id, lease, self._driver.distrust)
+        return SqliteLease(str(self._file), process_id, lease)
 
     async def retire(self, process_id: str) -> None:
         """End a process's lease for good: it acts no more."""
