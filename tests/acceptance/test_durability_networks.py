@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from harness.proxy import proxied
-from harness.services import create_database
+from harness.services import create_database, health
 from harness.waiting import eventually
 from harness.words import call
 
@@ -42,24 +42,30 @@ def frozen(cluster: Path) -> Iterator[None]:
             os.kill(pid, signal.SIGCONT)
 
 
-def test_a_worker_whose_redis_is_a_black_hole_delays_nobody_and_heals(deploy, valkey):  # D6, rule 19
-    place = deploy()
+def test_a_worker_whose_redis_is_a_black_hole_delays_nobody_and_heals(deploy, valkey):  # A18, A19, D6, rule 19
+    """All of Redis is lost to one worker; another, elsewhere, only does not hear its broker any more."""
+    place, elsewhere = deploy(), deploy("sqlite")
     with proxied(valkey) as proxy:
         cut_off = place.start(ROUNDELAY_REDIS_URL=proxy.url)
+        deaf = elsewhere.start(ROUNDELAY_BROKER_URL=proxy.url)
         held = place.ask(call("act", tag="dark", before=3), {"text": "held"}, name="dark")
         assert place.began("dark") == cut_off.pid
         other = place.start()
+        eventually(lambda: health(elsewhere) == (0, "ok"), "the probe is content")
 
         proxy.blackhole()
         assert {answer.text for answer in place.settled(*quick(place, "dark"), patience=10)} == {"quick"}
         assert place.settled(held, patience=15)[0].text == "held"
-        eventually(lambda: "Connection to broker lost" in cut_off.said, "it notices")
+        eventually(lambda: health(elsewhere) == (1, "not_consuming"), "the probe fails", 20)
         other.kill()
         proxy.heal()
 
         eventually(lambda: listeners(place) == 1, "it listens again", 15)
         after = place.ask(call("act", tag="light"), {"text": "light"}, name="light")
-        assert place.settled(after, patience=10)[0].text == "light"
+        heard = elsewhere.ask({"text": "heard"}, name="heard")
+        assert [answer.text for answer in (after.wait(12), heard.wait(12))] == ["light", "heard"]
+        eventually(lambda: health(elsewhere) == (0, "ok"), "the probe is content", 5)
+        assert [worker.code for worker in (cut_off, deaf)] == [None, None]
         assert [len(place.effects(tag)) for tag in ("dark", "light")] == [1, 1]
         place.sound_at_rest()
 

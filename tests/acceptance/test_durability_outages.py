@@ -1,31 +1,20 @@
 """Redis is away for a while: who submits is told at once, what runs goes on, and all begins again when it is back."""
 
 import asyncio
-import io
 import time
-from contextlib import redirect_stdout
 
 import pytest
-from harness.proxy import proxied
+from harness.services import health
 from harness.waiting import eventually
 from harness.words import call
 
 from roundelay import AsyncClient, ServiceUnavailable
-from roundelay_worker.cli import healthz
-from roundelay_worker.cli.parser import parser
 from roundelay_worker.embedded_valkey import running_valkey
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 
 AWAY = 8.0
 """Seconds, in which pauses that grow would have grown to six."""
-
-
-def health(place) -> tuple[int, str]:
-    """Return what a probe sees: the exit code, and the reason."""
-    with redirect_stdout(io.StringIO()) as said:
-        code = healthz.run(parser().parse_args(["healthz"]), place.env)
-    return code, said.getvalue().partition(":")[0].strip()
 
 
 def refusal(submit) -> float:
@@ -66,19 +55,3 @@ def test_redis_that_is_away_is_told_at_once_holds_up_nothing_and_is_used_again_w
         eventually(lambda: health(place) == (0, "ok"), "the probe is content", 5)
         assert worker.code is None
         place.sound_at_rest()
-
-
-def test_a_worker_that_does_not_hear_its_broker_says_so_and_consumes_again(deploy, valkey):  # A18, A19, D6
-    """The broker's sockets alone are lost: all else of the worker shows that it is well."""
-    with proxied(valkey) as proxy:
-        place = deploy("sqlite")
-        worker = place.start(ROUNDELAY_BROKER_URL=proxy.url)
-        eventually(lambda: health(place) == (0, "ok"), "the probe is content", 5)
-
-        proxy.blackhole()
-        eventually(lambda: health(place) == (1, "not_consuming"), "the probe fails", 15)
-        proxy.heal()
-
-        assert place.settled(place.ask({"text": "heard"}, name="heard"), patience=12)[0].text == "heard"
-        eventually(lambda: health(place) == (0, "ok"), "the probe is content", 5)
-        assert worker.code is None

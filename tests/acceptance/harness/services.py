@@ -1,6 +1,8 @@
 """What a test does to the services behind a deployment's back."""
 
 import asyncio
+import io
+from contextlib import redirect_stdout
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
@@ -8,6 +10,8 @@ import asyncpg
 from celery import Celery
 
 from roundelay.names import messages_queue
+from roundelay_worker.cli import healthz
+from roundelay_worker.cli.parser import parser
 
 
 def create_database(server: str, name: str) -> str:
@@ -34,3 +38,10 @@ def send(place: Any, name: str, arguments: list[Any], task_id: str | None = None
     with Celery(set_as_current=False, broker=place.env.get("ROUNDELAY_BROKER_URL", place.redis_url)) as app:
         app.conf.task_ignore_result = True
         app.send_task(name, args=arguments, task_id=task_id, queue=messages_queue(place.prefix))
+
+
+def health(place: Any) -> tuple[int, str]:
+    """Return what a probe sees: the exit code, and the reason."""
+    with redirect_stdout(io.StringIO()) as said:
+        code = healthz.run(parser().parse_args(["healthz"]), place.env)
+    return code, said.getvalue().partition(":")[0].strip()
