@@ -51,11 +51,15 @@ def test_a_worker_whose_redis_is_a_black_hole_delays_nobody_and_heals(deploy, va
         held = place.ask(call("act", tag="dark", before=3), {"text": "held"}, name="dark")
         assert place.began("dark") == cut_off.pid
         other = place.start()
+        steps = [call("look_async", tag=f"deaf{n}", seconds=0.2) for n in range(12)]
+        rounds = [elsewhere.ask(*steps, {"text": "went on"}, name=f"deaf{n}", max_rounds=20) for n in range(3)]
+        elsewhere.began("deaf0")
         eventually(lambda: health(elsewhere) == (0, "ok"), "the probe is content")
 
         proxy.blackhole()
         assert {answer.text for answer in place.settled(*quick(place, "dark"), patience=10)} == {"quick"}
         assert place.settled(held, patience=15)[0].text == "held"
+        assert [answer.text for answer in elsewhere.settled(*rounds, patience=15)] == ["went on"] * 3
         eventually(lambda: health(elsewhere) == (1, "not_consuming"), "the probe fails", 20)
         other.kill()
         proxy.heal()
