@@ -19,7 +19,7 @@ from kombu import Queue as CeleryQueue
 
 from roundelay.names import messages_queue, rounds_queue
 from roundelay_worker import logs
-from roundelay_worker.broker import SteadyAMQP, is_redis, transport_options
+from roundelay_worker.broker import Silence, SteadyAMQP, is_redis, transport_options
 from roundelay_worker.rounds import Rounds, pool_of
 from roundelay_worker.settings import EXIT_UNFIT, SUPERVISED, Settings, SettingsError, unknown_names
 from roundelay_worker.store.records import Dispatch, Queue
@@ -69,6 +69,7 @@ class Sender:
 
     def __init__(self, app: Celery, settings: Settings) -> None:
         self._app = app
+        self._silence = Silence()
         self._queues: dict[Queue, str] = {
             "messages": messages_queue(settings.prefix),
             "rounds": rounds_queue(settings.prefix),
@@ -81,16 +82,19 @@ class Sender:
     def _sent(self, dispatch: Dispatch, parent_id: str | None) -> bool:
         name, args, task_id = task_of(dispatch)
         root = dispatch.message_id
+        if self._silence.lasts:
+            return False
         try:
-            self._app.send_task(
-                name,
-                args=args,
-                task_id=task_id,
-                queue=self._queues[dispatch.queue],
-                root_id=root,
-                parent_id=parent_id or (None if task_id == root else root),
-                retry=False,
-            )
+            with self._silence.noted():
+                self._app.send_task(
+                    name,
+                    args=args,
+                    task_id=task_id,
+                    queue=self._queues[dispatch.queue],
+                    root_id=root,
+                    parent_id=parent_id or (None if task_id == root else root),
+                    retry=False,
+                )
         except Exception as exc:  # noqa: BLE001 - every transport has errors of its own
             log.warning("task_not_sent", extra={"message_id": root, "error": type(exc).__name__})
             return False

@@ -1,5 +1,8 @@
 """How the worker's Celery app reaches its broker: steadily when it is away, and never waiting for a silent one."""
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from celery.app.amqp import AMQP
@@ -11,6 +14,9 @@ _STEADY: Final = {"interval_start": 1, "interval_step": 1, "interval_max": 2}
 """Seconds between attempts. Kombu's own pauses grow to half a minute, in which nothing is consumed."""
 _NO_SECOND_TRY: Final = {"max_retries": 0}
 """For who sends: it knows what to do without a broker, and Kombu would hold its thread for six seconds."""
+_LONG_WAIT: Final = 1.0
+_REST: Final = 3.0
+"""Seconds that nothing is sent after a wait in vain; rounds go on where they are, the rest is sent again later."""
 
 
 class _SteadyConnection(Connection):
@@ -44,3 +50,26 @@ def transport_options(broker_url: str) -> dict[str, Any]:
         "socket_timeout": 3,
         "health_check_interval": 3,
     }
+
+
+class Silence:
+    """Whether the broker was silent just now: who sends tasks need not wait for it to be so again."""
+
+    def __init__(self) -> None:
+        self._until = 0.0
+
+    @property
+    def lasts(self) -> bool:
+        """Whether to do without the broker for now."""
+        return time.monotonic() < self._until
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Note it if the body fails after a wait; one that is refused at once may be tried again at once."""
+        began = time.monotonic()
+        try:
+            yield
+        except Exception:
+            if time.monotonic() - began > _LONG_WAIT:
+                self._until = time.monotonic() + _REST
+            raise
