@@ -1,14 +1,18 @@
 """The commands as a person meets them: real processes, everything embedded, nothing set beforehand."""
 
 import asyncio
+import base64
 import json
 import os
 import re
 import runpy
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -300,6 +304,39 @@ def test_flower_beside_up_answers_on_the_loopback_only(tmp_path: Path):
         port = url.rpartition(":")[2]
         assert f"0.0.0.0:{port}" not in listening
         assert f"*:{port}" not in listening
+
+
+def status_of(url: str, auth: str = "") -> int:
+    """Return what a web server says to these credentials; 0 if there is none."""
+    word = {"Authorization": f"Basic {base64.b64encode(auth.encode()).decode()}"} if auth else {}
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, headers=word), timeout=5) as reply:
+            return reply.status
+    except urllib.error.HTTPError as refused:
+        with refused:
+            return refused.code
+    except OSError:
+        return 0
+
+
+def test_flower_that_others_may_reach_asks_everyone_for_its_password(home: Path):  # H3
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    env = {**clean_environment(home), "ROUNDELAY_FLOWER_AUTH": "me:pw"}
+    with subprocess.Popen([*COMMAND, "flower", "--address", "0.0.0.0", "--port", str(port)], env=env) as flower:
+        try:
+            assert until(lambda: status_of(url), READY_WITHIN)
+            assert [status_of(f"{url}{page}") for page in ("/", "/api/workers", "/tasks")] == [401] * 3
+            assert [status_of(url, auth) for auth in ("me:wrong", "me:pw")] == [401, 200]
+        finally:
+            flower.terminate()
+
+
+def test_the_compose_file_shows_flower_to_this_host_only_and_with_a_password():  # H3
+    compose = (ROOT / "docker-compose.yml").read_text()
+    assert 'ports: ["127.0.0.1:5555:5555"]' in compose
+    assert "ROUNDELAY_FLOWER_AUTH: roundelay:${FLOWER_PASSWORD:?" in compose
 
 
 def test_pruning_forgets_what_ended_before(tmp_path: Path):

@@ -137,6 +137,26 @@ def test_a_cancellation_whose_hint_was_lost_is_found_by_the_sweep(deploy):  # D2
     eventually(lambda: place.redis.zcard(cancels_key(place.prefix)) == 0, "the request is cleared")
 
 
+def test_many_cancellations_whose_owner_is_silent_take_no_longer_than_a_few(deploy):  # D1, D2
+    """Each gives its owner a moment; one after the other these would add up."""
+    place = deploy(ROUNDELAY_LEASE="15", ROUNDELAY_CONCURRENCY="40")
+    frozen = place.start()
+    jobs = [
+        place.ask(call("look_async", tag=f"mute{n}", seconds=50), {"text": "no"}, name=f"mute{n}") for n in range(30)
+    ]
+    for n in range(30):
+        place.began(f"mute{n}")
+    frozen.freeze()
+    place.start()
+
+    place.redis.zadd(cancels_key(place.prefix), {job.message_id: time.time() for job in jobs})
+    began = time.monotonic()
+    answers = [job.wait(timeout=30) for job in jobs]
+
+    assert {answer.status for answer in answers} == {"cancelled"}
+    assert time.monotonic() - began < 8
+
+
 def test_a_message_cancelled_while_it_is_in_the_web_apps_own_table_never_starts(deploy):  # B7, rule 2
     place = deploy("sqlite")
     place.start(ROUNDELAY_CONCURRENCY="1", ROUNDELAY_LEASE="6", ROUNDELAY_SWEEP="3")

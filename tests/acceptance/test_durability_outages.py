@@ -9,7 +9,9 @@ from harness.waiting import eventually
 from harness.words import call
 
 from roundelay import AsyncClient, ServiceUnavailable
+from roundelay_worker.cli.checks import redis_findings
 from roundelay_worker.embedded_valkey import running_valkey
+from roundelay_worker.settings import Settings
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 
@@ -55,3 +57,15 @@ def test_redis_that_is_away_is_told_at_once_holds_up_nothing_and_is_used_again_w
         eventually(lambda: health(place) == (0, "ok"), "the probe is content", 5)
         assert worker.code is None
         place.sound_at_rest()
+
+
+def test_a_redis_that_may_evict_is_told_of_at_the_start_and_found_by_the_doctor(deploy, folder):  # A22
+    with running_valkey(folder / "valkey-evicting") as url:
+        place = deploy("sqlite", redis_url=url)
+        place.redis.config_set("maxmemory-policy", "allkeys-lru")
+        worker = place.start()
+
+        assert "ERROR redis_evicts maxmemory_policy=allkeys-lru" in worker.said
+        found = [finding for finding in redis_findings(Settings.from_env(place.env)) if finding.verdict == "fault"]
+        assert [finding.text for finding in found] == ["maxmemory-policy is allkeys-lru"]
+        assert place.settled(place.ask({"text": "still"}, name="evicting"))[0].text == "still"

@@ -141,6 +141,7 @@ def _follow_worker(app: Celery, runtime: Runtime, rounds: Rounds) -> None:
         if SUPERVISED not in os.environ:
             for sentence in unknown_names(os.environ):
                 sys.stderr.write(f"roundelay: {sentence}\n")
+        log_our_way()  # what is said while it starts is said before Celery asks for its log
         try:
             runtime.start()
         except UnfitToStart as exc:

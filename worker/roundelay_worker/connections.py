@@ -1,11 +1,16 @@
 """Connections to Redis that notice within seconds when nobody is there any more."""
 
+import logging
 import socket
+from contextlib import suppress
 from typing import Any
 
 import redis.asyncio as aioredis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.exceptions import ResponseError
+
+log = logging.getLogger(__name__)
 
 _SILENCE = {"TCP_KEEPIDLE": 4, "TCP_KEEPALIVE": 4, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 10_000}
 """Seconds, and milliseconds for the last; each system knows some of these."""
@@ -34,3 +39,11 @@ def connect_redis(url: str) -> aioredis.Redis:
 def _watched(url: str) -> dict[str, Any]:
     """Return what only a connection over a network takes."""
     return {} if url.startswith("unix:") else {"socket_keepalive": True, "socket_keepalive_options": keepalive()}
+
+
+async def note_eviction(client: aioredis.Redis) -> None:
+    """Log an error if this Redis would rather forget what it was told than refuse what is new."""
+    with suppress(ResponseError):  # a user that may not ask
+        policy = (await client.info("memory")).get("maxmemory_policy", "noeviction")
+        if policy != "noeviction":
+            log.error("redis_evicts", extra={"maxmemory_policy": policy})

@@ -18,7 +18,7 @@ from roundelay_worker.accept import Acceptor
 from roundelay_worker.advance import Advance
 from roundelay_worker.call_ids import CallId
 from roundelay_worker.clock import Clock
-from roundelay_worker.connections import connect_redis
+from roundelay_worker.connections import connect_redis, note_eviction
 from roundelay_worker.control import Control
 from roundelay_worker.lease import EXIT_LEASE_LOST, LeaseKeeper
 from roundelay_worker.living import EXIT_BROKEN, new_process_id
@@ -115,6 +115,7 @@ class Runtime:
     async def _open(self) -> None:
         settings = self.settings
         self._redis = connect_redis(settings.redis_url)
+        await note_eviction(self._redis)
         self._store = await Store.open(settings.database_url)
         await self._store.migrate()
         await self._store.register(self.process_id, socket.gethostname(), os.getpid(), settings.lease)

@@ -6,6 +6,9 @@ import signal
 import sqlite3
 import threading
 import time
+from functools import cache
+
+import aiohttp
 
 from roundelay_worker import ToolContext, ToolError, tool
 
@@ -203,3 +206,27 @@ def fail(tag: str) -> str:
 def threads(tag: str) -> int:
     """Return how many threads this process has."""
     return threading.active_count()
+
+
+@tool(effect="read", timeout=10)
+async def ask_web(url: str) -> int:
+    """Ask a web server through a client that lives as long as the process."""
+    async with web_client().get(url) as reply:
+        return reply.status
+
+
+@cache
+def web_client() -> aiohttp.ClientSession:
+    """Return the client of this process, made on the loop that the tools run on."""
+    return aiohttp.ClientSession()
+
+
+@tool(effect="read", timeout=10)
+def ask_web_once(url: str) -> int:
+    """Ask a web server through a client and an event loop of this call alone."""
+    return asyncio.run(_asked(url))
+
+
+async def _asked(url: str) -> int:
+    async with aiohttp.ClientSession() as client, client.get(url) as reply:
+        return reply.status

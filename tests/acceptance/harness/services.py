@@ -12,6 +12,8 @@ from celery import Celery
 from roundelay.names import messages_queue
 from roundelay_worker.cli import healthz
 from roundelay_worker.cli.parser import parser
+from roundelay_worker.cli.store_checks import store_findings
+from roundelay_worker.settings import Settings
 
 
 def create_database(server: str, name: str) -> str:
@@ -45,3 +47,22 @@ def health(place: Any) -> tuple[int, str]:
     with redirect_stdout(io.StringIO()) as said:
         code = healthz.run(parser().parse_args(["healthz"]), place.env)
     return code, said.getvalue().partition(":")[0].strip()
+
+
+def faults(place: Any) -> str:
+    """Return what ``roundelay doctor`` would have mended in the database."""
+    found = asyncio.run(store_findings(Settings.from_env(place.env)))
+    return "\n".join(finding.text for finding in found if finding.verdict == "fault")
+
+
+def postgres_rows(url: str, question: str) -> list[Any]:
+    """Return the rows of one question."""
+
+    async def ask() -> list[Any]:
+        connection = await asyncpg.connect(url)
+        try:
+            return await connection.fetch(question)
+        finally:
+            await connection.close()
+
+    return asyncio.run(ask())
