@@ -36,6 +36,7 @@ def test_two_hundred_messages_in_one_process_use_the_same_connections(deploy):  
     assert "loop is closed" not in worker.said
     assert [place.fake.count(f"b11-{n}", 1) for n in (0, 20, 180, 199)] == [2, 2, 2, 1]
     assert len(after) <= 10
+    assert len(before) > 1, "the lease has a connection of its own"
     assert {row[0] for row in before} <= {row[0] for row in after}
     assert worker.code is None
 
