@@ -77,7 +77,7 @@ def test_nothing_depends_on_events_and_nobody_keeps_them(deploy):  # H5, H8
         return jobs, place.settled(*jobs)
 
     def others() -> dict[str, int]:
-        ours = (f"{loud.prefix}:", f"{quiet.prefix}:")
+        ours = loud.prefix.partition("-")[0]
         return {key: loud.redis.memory_usage(key) for key in loud.redis.scan_iter("*") if not key.startswith(ours)}
 
     answered(loud, 10)

@@ -64,10 +64,11 @@ def test_answers_that_come_around_the_moment_of_waiting_are_never_missed(deploy)
 
 
 def test_updates_outlive_a_silence_longer_than_their_time_to_live_and_then_expire(deploy):  # C5
-    place = deploy("sqlite", ROUNDELAY_ANSWER_TTL="1")
+    place = deploy("sqlite", ROUNDELAY_ANSWER_TTL="3")
     place.start()
-    job = place.ask(call("look_async", tag="c5", seconds=2.5), {"text": "told"}, name="c5")
+    job = place.ask(call("look_async", tag="c5", seconds=4), {"text": "told"}, name="c5")
 
+    assert job.wait(timeout=30).text == "told"
     updates = list(job.follow(timeout=30))
 
     assert [update.seq for update in updates if update.seq] == list(range(1, place.show(job.message_id).seq + 1))
