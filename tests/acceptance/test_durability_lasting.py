@@ -15,7 +15,7 @@ BACKENDS = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() 
 
 def test_two_hundred_messages_in_one_process_use_the_same_connections(deploy):  # B11, B12, B13
     """Tools with a client of the process's own, and with loops of their own, and failures that are tried again."""
-    place = deploy(ROUNDELAY_CONCURRENCY="10")
+    place = deploy(ROUNDELAY_CONCURRENCY="40")
     worker = place.start()
     web = place.fake.url
     once, twice = call("ask_web", url=web), calls(("ask_web", {"url": web}), ("ask_web_once", {"url": web}))
