@@ -212,7 +212,7 @@ def _gather_events(consumer: Any) -> None:
 
 def _take_only_what_can_be_claimed(consumer: Any, runtime: Runtime) -> None:
     """Leave the queues on Redis to others while this process has no lease; it could not begin what it takes."""
-    qos = getattr(consumer.task_consumer.channel, "qos", None)  # only a transport that polls has one
+    qos: Any = getattr(consumer.task_consumer.channel, "qos", None)  # only a transport that polls has one
     if has_room := getattr(qos, "can_consume", None):
         qos.can_consume = lambda: runtime.may_claim and has_room()
 
