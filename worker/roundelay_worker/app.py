@@ -14,12 +14,13 @@ import os
 import sys
 from typing import Any
 
-from celery import Celery, bootsteps, signals
+from celery import Celery, signals
 from kombu import Queue as CeleryQueue
 
 from roundelay.names import messages_queue, rounds_queue
 from roundelay_worker import logs
 from roundelay_worker.broker import Silence, SteadyAMQP, is_redis, transport_options
+from roundelay_worker.consuming import consuming_step
 from roundelay_worker.rounds import Rounds, pool_of
 from roundelay_worker.settings import EXIT_UNFIT, SUPERVISED, Settings, SettingsError, unknown_names
 from roundelay_worker.store.records import Dispatch, Queue
@@ -30,9 +31,6 @@ log = logging.getLogger(__name__)
 
 _ANSWERS_WITHIN = 5.0
 """Seconds for a broker to tell a queue's length; the sweeps must not wait for one that hangs."""
-_EVENTS_EVERY = 0.25
-"""Seconds that an event for Flower may wait for others."""
-_EVENTS_AT_ONCE = 100
 
 
 def celery_app(settings: Settings) -> Celery:
@@ -164,7 +162,7 @@ def _follow_worker(app: Celery, runtime: Runtime, rounds: Rounds) -> None:
     signals.worker_init.connect(begin, weak=False)
     signals.worker_shutting_down.connect(drain, weak=False)
     signals.worker_shutdown.connect(stop, weak=False)
-    app.steps["consumer"].add(_consuming_step(runtime))
+    app.steps["consumer"].add(consuming_step(runtime, rounds))
 
 
 def _check_pool(worker: Any) -> None:
@@ -175,46 +173,6 @@ def _check_pool(worker: Any) -> None:
             f"roundelay: the {name} pool cannot run Roundelay: its event loop, time limits and cancellation need "
             "the threads pool. Start the worker with -P threads."
         )
-
-
-def _consuming_step(runtime: Runtime) -> type:
-    class Consuming(bootsteps.StartStopStep):  # type: ignore[misc]
-        """Tells the runtime whether this worker consumes, through every reconnect."""
-
-        requires = ("celery.worker.consumer.tasks:Tasks",)
-
-        def start(self, parent: Any) -> None:
-            _gather_events(parent)
-            _take_only_what_can_be_claimed(parent, runtime)
-            runtime.consuming(True)
-
-        def stop(self, parent: Any) -> None:  # noqa: ARG002 - Celery's signature
-            runtime.consuming(False)
-
-    return Consuming
-
-
-def _gather_events(consumer: Any) -> None:
-    """Have the events of tasks, if anybody wants them, sent some at a time and not each by itself."""
-    dispatcher = consumer.event_dispatcher
-    if dispatcher is None:
-        return
-
-    def flush() -> None:
-        if consumer.event_dispatcher is dispatcher:
-            consumer.timer.call_after(_EVENTS_EVERY, flush)
-            dispatcher.flush()
-
-    dispatcher.on_send_buffered = None
-    dispatcher.buffer_limit = _EVENTS_AT_ONCE
-    flush()
-
-
-def _take_only_what_can_be_claimed(consumer: Any, runtime: Runtime) -> None:
-    """Leave the queues on Redis to others while this process has no lease; it could not begin what it takes."""
-    qos: Any = getattr(consumer.task_consumer.channel, "qos", None)  # only a transport that polls has one
-    if has_room := getattr(qos, "can_consume", None):
-        qos.can_consume = lambda: runtime.may_claim and has_room()
 
 
 def _build() -> Celery:

@@ -40,6 +40,11 @@ class Rounds:
         self._sending = ThreadPoolExecutor(1, "roundelay-sending")
         self._under_way = 0
         self._fewer = threading.Condition()
+        self._room: tuple[int, Callable[[], None]] = (0, lambda: None)
+
+    def when_there_is_room(self, limit: int, call: Callable[[], None]) -> None:
+        """Have ``call`` called, from any thread, when a task ends while ``limit`` or more were under way."""
+        self._room = (limit, call)
 
     def begin(self, dispatch: Dispatch, ended: Ended) -> None:
         """Begin the round of a task, from any thread; ``ended`` is called when what follows from it is sent."""
@@ -78,9 +83,13 @@ class Rounds:
         except Exception:
             log.exception("task_end_not_told")
         finally:
+            limit, call = self._room
             with self._fewer:
+                was_full = self._under_way >= limit
                 self._under_way -= 1
                 self._fewer.notify_all()
+            if was_full:
+                call()
 
 
 def pool_of(rounds: Rounds) -> type[TaskPool]:
