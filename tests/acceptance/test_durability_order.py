@@ -108,6 +108,8 @@ def test_rounds_of_messages_under_way_go_before_messages_that_wait(deploy):  # r
 
     assert [answer.rounds for answer in answers] == [2] * 3
     assert all(one.finished_at <= following.started_at for one, following in pairwise(answers))
+    slow = (answers[-1].finished_at - answers[0].started_at).total_seconds()
+    assert slow < 5, "nine turns: a slot that is free again is used at once, not at a tick of some kind"
 
 
 def test_every_reader_gets_every_update_whatever_the_pace(deploy):  # C8, C17, rule 16
