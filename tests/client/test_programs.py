@@ -328,3 +328,16 @@ def test_a_follower_that_saw_an_update_does_not_take_an_emptied_redis_for_an_unk
     hint = follow.send(Look())
 
     assert hint.words == ("PUBLISH", "p:control", "restore m")
+
+
+def test_a_thread_serves_one_call_after_the_other_and_a_hanging_call_holds_up_none():
+    hangs = threading.Event()
+    with pytest.raises(Unreachable):
+        within(0.01, lambda: hangs.wait(10))
+
+    first = within(5, threading.get_ident)
+    idents = {within(5, threading.get_ident) for _ in range(20)}
+    hangs.set()
+
+    assert idents == {first}
+    assert first != threading.get_ident()
