@@ -71,7 +71,8 @@ class Rounds:
 
     def _hand_on(self, dispatch: Dispatch, following: tuple[Dispatch, ...], ended: Ended, began: float) -> None:
         unsent = self._send(following, task_of(dispatch)[2])
-        for mine in [one for one in unsent if one.queue == "rounds" and one.message_id == dispatch.message_id]:
+        mine = next((one for one in unsent if one.queue == "rounds" and one.message_id == dispatch.message_id), None)
+        if mine and not self._runtime.draining:
             # The broker is away or full: a message that is under way goes on here.
             self._runtime.spawn(self._round(mine, ended, began))
             return

@@ -223,6 +223,11 @@ class Runtime:
         self._loop.call_soon_threadsafe(self._spawn, work)
 
     @property
+    def draining(self) -> bool:
+        """Whether this process takes nothing new."""
+        return self._draining
+
+    @property
     def may_claim(self) -> bool:
         """Whether this process has its lease, without which it can begin nothing."""
         return self._lease.held()
