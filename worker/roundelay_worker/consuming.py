@@ -11,6 +11,8 @@ from roundelay_worker.wiring import Runtime
 
 _EVENTS_EVERY = 0.25
 """Seconds that an event for Flower may wait for others."""
+_UNWATCHED = 2.0
+"""Seconds between two looks whether anybody wants events of tasks."""
 _EVENTS_AT_ONCE = 100
 
 
@@ -62,7 +64,8 @@ def _gather_events(consumer: Any) -> None:
 
     def flush() -> None:
         if consumer.event_dispatcher is dispatcher:
-            consumer.timer.call_after(_EVENTS_EVERY, flush)
+            watched = dispatcher.enabled and (not dispatcher.groups or "task" in dispatcher.groups)
+            consumer.timer.call_after(_EVENTS_EVERY if watched else _UNWATCHED, flush)
             dispatcher.flush()
 
     dispatcher.on_send_buffered = None
