@@ -16,6 +16,7 @@ HELD = 0.25
 """Of a core: so little that one process and two leave the rest of the machine room."""
 WATCHABLE = ("roundelay",)
 STREAMING = ("roundelay",)
+PAIR = ("celery-chain", "roundelay")
 
 
 def anyone(kind: type[System]) -> bool:
@@ -32,6 +33,11 @@ def queued(kind: type[System]) -> bool:
 def watchable(kind: type[System]) -> bool:
     """Only ours: Flower beside it or not."""
     return kind.name in WATCHABLE
+
+
+def compared(kind: type[System]) -> bool:
+    """Only ours and the chain that people write: slow systems take minutes on a quarter of a core."""
+    return kind.name in PAIR
 
 
 def streaming(kind: type[System]) -> bool:
@@ -58,8 +64,8 @@ MEASURES = (
     Measure("growth", growth),
     Measure("stream", stream, concerns=streaming),
     Measure("one-process", load, ALONE, suffix="_one_process"),
-    Measure("held-one", load, Setting(processes=1, share=HELD), suffix="_held_one"),
-    Measure("held-two", load, Setting(processes=2, share=HELD), suffix="_held_two"),
+    Measure("held-one", load, Setting(processes=1, share=HELD), compared, "_held_one"),
+    Measure("held-two", load, Setting(processes=2, share=HELD), compared, "_held_two"),
     Measure("flower", load, WATCHED, watchable, "_flower"),
     Measure("crowd", crowd, once=True),
     Measure("queue", queue, concerns=queued, once=True),
