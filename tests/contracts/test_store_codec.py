@@ -102,6 +102,9 @@ def test_a_state_survives_its_rows(state: State) -> None:
     new = changes(EMPTY, state)
 
     assert decoded(encoded_head(state), new.turns, new.calls) == state
+    for known in range(len(state.sequence) + 1):
+        turns, calls = ([row for row in rows if row.round > known] for rows in (new.turns, new.calls))
+        assert decoded(encoded_head(state), turns, calls, state.sequence[:known]) == state
 
 
 @settings(deadline=None)

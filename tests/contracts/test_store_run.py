@@ -84,6 +84,24 @@ def test_a_state_comes_back_as_it_was_saved_step_by_step(play) -> None:
     play(scenario)
 
 
+def test_who_knows_the_first_rounds_reads_the_others_only(play) -> None:
+    async def scenario(world) -> None:
+        fence, state = await world.begin("m1")
+        for number in range(3):
+            fence, state, _ = await world.round(fence, state, world.turn("a", "b"), Result(f"{number}"), Result("x"))
+        running = world.running(state, world.turn("w"))
+        await world.save(fence, state, running)
+        whole = await world.store.load("m1")
+
+        assert whole.state == running
+        for known in range(4):
+            assert await world.store.load("m1", running.sequence[:known]) == whole
+        mine = replace(running.sequence[0], note="mine")
+        assert (await world.store.load("m1", (mine,))).state.sequence == (mine, *running.sequence[1:])
+
+    play(scenario)
+
+
 def test_a_save_under_an_old_fence_changes_nothing(play) -> None:
     async def scenario(world) -> None:
         fence, queued = await world.begin("m1")

@@ -5,9 +5,10 @@ gathered before the claim holds only if the claim finds the message at the same 
 """
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from roundelay_worker.accept import Entry
+from roundelay_worker.loop.history import Exchange
 from roundelay_worker.saving import FenceLost
 from roundelay_worker.session import Session
 from roundelay_worker.sessions import Sessions
@@ -37,7 +38,7 @@ class Opener:
         copy = self._sessions.recall(message_id)
         if (entry and entry.arrival) or (copy and copy.handed_on == dispatch):
             return Opening(entry, copy, None)
-        load = asyncio.ensure_future(self._store.load(message_id))
+        load = asyncio.ensure_future(self._store.load(message_id, _exchanges(copy)))
         load.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody may ask
         return Opening(entry, copy, load)
 
@@ -53,16 +54,20 @@ class Opener:
         return _entered(claim, opening.entry) or await self._loaded(claim, opening)
 
     async def _loaded(self, claim: Claim, opening: Opening) -> Session:
+        old = opening.copy
         loaded = await opening.load if opening.load else None
         if loaded is None or loaded.version != claim.fence.version:
-            loaded = await self._store.load(claim.fence.message_id)
+            loaded = await self._store.load(claim.fence.message_id, _exchanges(old))
         if loaded is None:
             raise FenceLost
-        old = opening.copy
         session = self._sessions.from_loaded(loaded, old.submission if old else None)
-        if old and old.setup:
-            session.setup = replace(old.setup)  # what a message runs with is the same in all its rounds
+        session.setup = old.setup if old else None  # what a message runs with is the same in all its rounds
         return session
+
+
+def _exchanges(copy: Session | None) -> tuple[Exchange, ...]:
+    """Return what a copy that was handed on knows for good: what was saved is only added to."""
+    return copy.saved.sequence if copy else ()
 
 
 def _entered(claim: Claim, entry: Entry | None) -> Session | None:

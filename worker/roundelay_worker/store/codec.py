@@ -151,16 +151,19 @@ def encoded_result(result: Result | None) -> str | None:
     return None if result is None else dumps(result)
 
 
-def decoded(head_text: str, turns: Sequence[TurnRow], calls: Sequence[CallRow]) -> State:
-    """Return the state of these rows, which are in order."""
+def decoded(
+    head_text: str, turns: Sequence[TurnRow], calls: Sequence[CallRow], known: tuple[Exchange, ...] = ()
+) -> State:
+    """Return the state of these rows, which are in order and come after the exchanges that are known."""
     head = loads(head_text)
     length = head["length"]
+    new = length - len(known)
     by_round: dict[int, list[CallRow]] = {}
     for call in calls:
         by_round.setdefault(call.round, []).append(call)
-    sequence = tuple(decoded_exchange(turn, by_round.get(turn.round, ())) for turn in turns[:length])
+    sequence = (*known, *(decoded_exchange(turn, by_round.get(turn.round, ())) for turn in turns[:new]))
     if head["stage"]["is"] == "running":
-        stage: Stage = Running(decoded_turn(turns[length]), tuple(map(_call_state, by_round.get(length + 1, ()))))
+        stage: Stage = Running(decoded_turn(turns[new]), tuple(map(_call_state, by_round.get(length + 1, ()))))
     else:
         stage = _decoded_stage(head["stage"])
     for name in ("soft_deadline", "deadline"):

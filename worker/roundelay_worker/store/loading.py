@@ -37,10 +37,12 @@ WHERE m.id = $1
     executor=_EXECUTOR,
 )
 
-_TURNS: Final = "SELECT round, body, origin, native, note FROM roundelay_turns WHERE message_id = $1 ORDER BY round"
+_TURNS: Final = """
+SELECT round, body, origin, native, note FROM roundelay_turns WHERE message_id = $1 AND round > $2 ORDER BY round
+"""
 _CALLS: Final = """
 SELECT round, position, effect, idempotent, polling, status, result
-FROM roundelay_calls WHERE message_id = $1 ORDER BY round, position
+FROM roundelay_calls WHERE message_id = $1 AND round > $2 ORDER BY round, position
 """
 _AT_ONCE: Final = filled(
     _MESSAGE,
@@ -74,24 +76,27 @@ _UNFINISHED: Final = SOFT_STOPS | {"cancelled", "failed"}
 """Statuses after which "go on" continues from what was found."""
 
 
-async def load(driver: Driver, message_id: str) -> Loaded | None:
-    """Return the message with its whole state, or None; ``UnreadableState`` if a newer version wrote it."""
+async def load(driver: Driver, message_id: str, known: tuple[Exchange, ...] = ()) -> Loaded | None:
+    """Return the message with its whole state, or None; ``UnreadableState`` if a newer version wrote it.
+
+    ``known`` are the first of its exchanges, as they were saved: only what came after them is read.
+    """
     if driver.dialect == "sqlite":
-        return await driver.run(lambda: _loaded_in_parts(message_id), reading=True)
-    rows = await driver.fetch(_AT_ONCE, message_id, again=True)
-    return _loaded(rows[0], rows[0]["turns"], rows[0]["calls"]) if rows else None
+        return await driver.run(lambda: _loaded_in_parts(message_id, known), reading=True)
+    rows = await driver.fetch(_AT_ONCE, message_id, len(known), again=True)
+    return _loaded(rows[0], rows[0]["turns"], rows[0]["calls"], known) if rows else None
 
 
-def _loaded_in_parts(message_id: str) -> Script[Loaded | None]:
+def _loaded_in_parts(message_id: str, known: tuple[Exchange, ...]) -> Script[Loaded | None]:
     rows = yield Query(_ALONE, (message_id,))
     if not rows:
         return None
-    turns = yield Query(_TURNS, (message_id,))
-    calls = yield Query(_CALLS, (message_id,))
-    return _loaded(rows[0], turns, calls)
+    turns = yield Query(_TURNS, (message_id, len(known)))
+    calls = yield Query(_CALLS, (message_id, len(known)))
+    return _loaded(rows[0], turns, calls, known)
 
 
-def _loaded(row: Row, turns: Rows, calls: Rows) -> Loaded:
+def _loaded(row: Row, turns: Rows, calls: Rows, known: tuple[Exchange, ...]) -> Loaded:
     if row["state_version"] > STATE_VERSION:
         raise UnreadableState(_unread(row))
     return Loaded(
@@ -107,7 +112,7 @@ def _loaded(row: Row, turns: Rows, calls: Rows) -> Loaded:
         attempt=row["attempt"],
         dispatch=row["dispatch"],
         losses=row["losses"],
-        state=decoded(row["head"], [turn_row(turn) for turn in turns], [call_row(call) for call in calls]),
+        state=decoded(row["head"], [turn_row(turn) for turn in turns], [call_row(call) for call in calls], known),
         verdict=row["verdict"],
         cancel_requested=row["cancel_requested_at"] is not None,
         answer=row["answer"],
@@ -157,8 +162,8 @@ async def context(driver: Driver, message_id: str, entries: int) -> Context:
     if said and isinstance(said[0], AssistantText):
         del said[0]
     if said and earlier[0]["just_before"] and earlier[0]["status"] in _UNFINISHED:
-        turns = await driver.fetch(_TURNS, earlier[0]["id"], again=True)
-        calls = await driver.fetch(_CALLS, earlier[0]["id"], again=True)
+        turns = await driver.fetch(_TURNS, earlier[0]["id"], 0, again=True)
+        calls = await driver.fetch(_CALLS, earlier[0]["id"], 0, again=True)
         at = len(said) - 1 if isinstance(said[-1], AssistantText) else len(said)
         said[at:at] = _found(turns, calls)
     return tuple(said)

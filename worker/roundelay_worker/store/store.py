@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import Final, Self
 from urllib.parse import unquote
 
+from roundelay_worker.loop.history import Exchange
 from roundelay_worker.loop.state import STATE_VERSION
 from roundelay_worker.store import (
     accepting,
@@ -144,9 +145,12 @@ class Store:
             self._driver, message_id, owner, dispatch=dispatch, held=held, max_state_version=max_state_version
         )
 
-    async def load(self, message_id: str) -> Loaded | None:
-        """Return the message with its whole state, or None; ``UnreadableState`` if a newer version wrote it."""
-        return await loading.load(self._driver, message_id)
+    async def load(self, message_id: str, known: tuple[Exchange, ...] = ()) -> Loaded | None:
+        """Return the message with its whole state, or None; ``UnreadableState`` if a newer version wrote it.
+
+        ``known`` are the first of its exchanges, as they were saved: only what came after them is read.
+        """
+        return await loading.load(self._driver, message_id, known)
 
     async def context(self, message_id: str, entries: int) -> Context:
         """Return what was said before the message, so that with it there are at most ``entries``."""
