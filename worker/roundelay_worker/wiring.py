@@ -7,7 +7,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from typing import Any, Final, TypeVar
 
 import redis.asyncio as aioredis
@@ -52,6 +52,7 @@ _STUCK: Final = 15.0
 """Seconds by which a step may outlive its own deadline."""
 _FROZEN: Final = 3.0
 """Seconds without a look at the steps after which they first get the chance to end that they did not have."""
+_CANCELLED_WITHIN: Final = 1.0
 _WEDGED: Final = 5
 """Lease lengths without a turn of the event loop after which the process is given up."""
 
@@ -356,10 +357,13 @@ class Runtime:
             log.warning("loose_write_not_noted", extra={"message_id": place.message_id})
 
 
-async def _cancelled(tasks: list[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+async def _cancelled(tasks: Collection[asyncio.Task[None]]) -> None:
+    """Cancel tasks until they have ended: a client may take a cancellation for a connection that broke, and go on."""
+    left = set(tasks)
+    while left:
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=_CANCELLED_WITHIN)
 
 
 def _end_without(part: asyncio.Task[None]) -> None:
