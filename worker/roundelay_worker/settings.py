@@ -30,7 +30,7 @@ PROVIDER_NAMES: Final = (
 SUPERVISED: Final = "ROUNDELAY_SUPERVISED"
 """Set for worker processes of ``roundelay worker`` and ``up``, which tell once for all what is odd in the settings."""
 
-OTHER_NAMES: Final = frozenset({"ROUNDELAY_FLOWER_AUTH", "ROUNDELAY_RECORDINGS", SUPERVISED})
+OTHER_NAMES: Final = frozenset({"ROUNDELAY_FLOWER_AUTH", "ROUNDELAY_RECORDINGS", "ROUNDELAY_INPUTS", SUPERVISED})
 """Variables with the prefix that are not settings of a worker."""
 
 _ADDRESS_NAMES: Final = ("redis_url", "broker_url", "database_url", "prefix")
