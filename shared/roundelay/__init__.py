@@ -15,9 +15,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what type checkers read; at run time __getattr__ does the same
+    from roundelay._core.validation import Options
     from roundelay.async_client import AsyncClient, AsyncJob
     from roundelay.client import Client, Job
-    from roundelay.composing import Options
     from roundelay.errors import (
         AnswerTimeout,
         IdempotencyConflict,

@@ -7,38 +7,38 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
 
-from roundelay.composing import Options
+from roundelay._core.programs import Programs
+from roundelay._core.validation import Options
 from roundelay.messages import DEFAULT_MAX_MESSAGE_BYTES
 from roundelay.names import DEFAULT_PREFIX
 from roundelay.settings import DEFAULT_ANSWER_TTL, Settings, broker_of, read_settings
 from roundelay.updates import Answer, MessageState, Update
-from roundelay.verbs import Verbs
 
 if TYPE_CHECKING:  # redis takes as long to import as all the rest; nothing is connected before the first verb
-    from roundelay.sync_shell import SyncShell
+    from roundelay._core.sync_runner import SyncRunner
 
 
-class _Core:
+class _SharedParts:
     """What a client and its handles share: the verbs, and one shell per process."""
 
-    def __init__(self, verbs: Verbs) -> None:
-        self.verbs = verbs
+    def __init__(self, programs: Programs) -> None:
+        self.programs = programs
         # Those of a parent process are kept and never used: closing them here could disturb it there.
-        self._shells: dict[int, SyncShell] = {}
+        self._runners: dict[int, SyncRunner] = {}
 
     @property
-    def shell(self) -> "SyncShell":
-        shell = self._shells.get(os.getpid())
-        if shell is None:
-            from roundelay.sync_shell import SyncShell  # noqa: PLC0415 - see above
+    def runner(self) -> "SyncRunner":
+        runner = self._runners.get(os.getpid())
+        if runner is None:
+            from roundelay._core.sync_runner import SyncRunner  # noqa: PLC0415 - see above
 
-            shell = self._shells.setdefault(os.getpid(), SyncShell(self.verbs.settings))
-        return shell
+            runner = self._runners.setdefault(os.getpid(), SyncRunner(self.programs.settings))
+        return runner
 
     def close(self) -> None:
-        shell = self._shells.pop(os.getpid(), None)
-        if shell is not None:
-            shell.close()
+        runner = self._runners.pop(os.getpid(), None)
+        if runner is not None:
+            runner.close()
 
 
 class Client:
@@ -56,8 +56,8 @@ class Client:
         max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
         answer_ttl: int = DEFAULT_ANSWER_TTL,
     ) -> None:
-        self._core = _Core(
-            Verbs(Settings(redis_url, broker_url or broker_of(redis_url), prefix, max_message_bytes, answer_ttl))
+        self._core = _SharedParts(
+            Programs(Settings(redis_url, broker_url or broker_of(redis_url), prefix, max_message_bytes, answer_ttl))
         )
 
     @classmethod
@@ -84,8 +84,8 @@ class Client:
             IdempotencyConflict: the key was used before with another text or other options.
             ServiceUnavailable: Redis did not answer, or refuses.
         """
-        accepted = self._core.shell.drive(self._core.verbs.submit(text, options))
-        return Job(self._core, accepted.message_id, accepted.conversation_id)
+        receipt = self._core.runner.run(self._core.programs.submit(text, options))
+        return Job(self._core, receipt.message_id, receipt.conversation_id)
 
     def get(self, message_id: str) -> "Job":
         """Return the handle of a message, in any process; does no I/O, so an unknown id shows at the first use."""
@@ -93,7 +93,7 @@ class Client:
 
     def nudge(self, message_id: str) -> "Job":
         """Send the task of a message enqueued in the web app's own transaction, after the commit; return its handle."""
-        self._core.shell.drive(self._core.verbs.nudge(message_id))
+        self._core.runner.run(self._core.programs.nudge(message_id))
         return Job(self._core, message_id)
 
     def close(self) -> None:
@@ -113,7 +113,7 @@ class Client:
 class Job:
     """The handle of one message. ``conversation_id`` is None where only the message's id was known."""
 
-    _core: "_Core" = field(repr=False)
+    _core: "_SharedParts" = field(repr=False)
     message_id: str
     conversation_id: str | None = None
 
@@ -125,8 +125,8 @@ class Job:
             MessageNotFound: the id is unknown, or its records have expired.
             ServiceUnavailable: Redis refuses, or was away all the time.
         """
-        shell = self._core.shell
-        return shell.drive(self._core.verbs.wait(self.message_id, timeout, shell.desk, threading.Event()))
+        runner = self._core.runner
+        return runner.run(self._core.programs.wait(self.message_id, timeout, runner.subscriptions, threading.Event()))
 
     def follow(self, after: int = 0, timeout: float | None = None) -> Generator[Update, None, None]:
         """Return the updates after ``seq`` number ``after``, as they come, up to and with ``ended``.
@@ -135,8 +135,10 @@ class Job:
         After the number of ``ended`` itself nothing comes; after one beyond it, which nobody can have seen, ``ended``.
         Raises as ``wait`` does; ``timeout`` counts for the whole.
         """
-        shell = self._core.shell
-        return shell.follow(self._core.verbs.follow(self.message_id, after, timeout, shell.board, threading.Event()))
+        runner = self._core.runner
+        return runner.follow(
+            self._core.programs.follow(self.message_id, after, timeout, runner.cursors, threading.Event())
+        )
 
     def cancel(self) -> bool:
         """Ask for the message to be cancelled; False if it had ended.
@@ -144,7 +146,7 @@ class Job:
         Raises:
             MessageNotFound: the id is unknown, or its records have expired.
         """
-        return self._core.shell.drive(self._core.verbs.cancel(self.message_id, threading.Event()))
+        return self._core.runner.run(self._core.programs.cancel(self.message_id, threading.Event()))
 
     def state(self) -> MessageState:
         """Return what is known of the message now.
@@ -152,4 +154,4 @@ class Job:
         Raises:
             MessageNotFound: the id is unknown, or its records have expired.
         """
-        return self._core.shell.drive(self._core.verbs.state(self.message_id, threading.Event()))
+        return self._core.runner.run(self._core.programs.state(self.message_id, threading.Event()))

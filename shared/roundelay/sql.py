@@ -20,7 +20,7 @@ from sqlalchemy import Column, Connection, Double, MetaData, Table, Text, func
 from sqlalchemy.orm import Session, scoped_session
 from sqlalchemy.sql.expression import extract
 
-from roundelay.composing import Options, compose
+from roundelay._core.validation import Options, validate
 from roundelay.names import OUTBOX_TABLE
 from roundelay.settings import read_max_message_bytes
 
@@ -49,7 +49,7 @@ def enqueue(connection: Connection | Session | scoped_session[Any], text: str, *
         InvalidSubmission: something cannot be accepted; all faults are named.
         NotConfigured: ``ROUNDELAY_MAX_MESSAGE_BYTES`` cannot be read.
     """
-    submission = compose(text, options, max_message_bytes=read_max_message_bytes(os.environ)).submission
+    submission = validate(text, options, max_message_bytes=read_max_message_bytes(os.environ)).submission
     row = {"message_id": submission.message_id, "submission": submission.model_dump_json()}
     connection.execute(_OUTBOX.insert().values(**row, created_at=_now(connection)))
     return submission.message_id

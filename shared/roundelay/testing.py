@@ -18,10 +18,10 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self, Unpack
 
-from roundelay.composing import Options, Parcel, compose
+from roundelay._core.deadline import not_found
+from roundelay._core.validation import Options, ValidatedSubmission, validate
 from roundelay.errors import AnswerTimeout, IdempotencyConflict
 from roundelay.messages import DEFAULT_MAX_MESSAGE_BYTES, Submission
-from roundelay.patience import not_found
 from roundelay.updates import Answer, MessageState, Update
 
 Reply = Callable[[Submission], str | Answer | None]
@@ -68,7 +68,7 @@ class MemoryClient:
 
     def submit(self, text: str, **options: Unpack[Options]) -> "MemoryJob":
         """Check the message as ``Client.submit`` does, and have it answered at once."""
-        parcel = compose(text, options, max_message_bytes=self._max_message_bytes)
+        parcel = validate(text, options, max_message_bytes=self._max_message_bytes)
         submission = parcel.submission
         with self._changed:
             first = self._first_under_key(parcel)
@@ -133,7 +133,7 @@ class MemoryClient:
                 raise AnswerTimeout(f"no answer within {timeout:g} s; the message goes on", record.state())
             return record
 
-    def _first_under_key(self, parcel: Parcel) -> Submission | None:
+    def _first_under_key(self, parcel: ValidatedSubmission) -> Submission | None:
         submission = parcel.submission
         if submission.idempotency_key is None:
             return None

@@ -8,7 +8,7 @@ from harness.waiting import eventually
 from harness.words import STREAMED, call
 from sqlalchemy import MetaData, create_engine
 
-from roundelay.composing import compose
+from roundelay._core.validation import compose
 from roundelay.names import cancels_key
 from roundelay.sql import enqueue, outbox_table
 

@@ -5,8 +5,8 @@ import time
 import pytest
 
 from roundelay import MessageNotFound, names
-from roundelay.doubt import FORGOTTEN_SECONDS, NOBODY_SECONDS, Doubt
-from roundelay.looks import Look
+from roundelay._core.forgotten import FORGOTTEN_SECONDS, NOBODY_SECONDS, ForgottenCheck
+from roundelay._core.snapshot import Snapshot
 
 pytestmark = pytest.mark.services
 
@@ -33,7 +33,7 @@ def hinted(raw, prefix, in_thread):
 
 @pytest.mark.parametrize("filled", [None, "filling"])
 def test_whoever_asks_for_a_forgotten_message_has_it_brought_back(client, worker, raw, prefix, hinted, filled):
-    verbs = {
+    programs = {
         "wait": lambda job: job.wait(10).text,
         "follow": lambda job: [update.kind for update in job.follow(timeout=10)][-1],
         "state": lambda job: job.state().status,
@@ -41,7 +41,7 @@ def test_whoever_asks_for_a_forgotten_message_has_it_brought_back(client, worker
     }
     expected = {"wait": "hi", "follow": "ended", "state": "answered", "cancel": False}
     found = {}
-    for name, verb in verbs.items():
+    for name, verb in programs.items():
         raw.flushall()
         if filled:
             raw.set(names.filled_key(prefix), filled)
@@ -74,10 +74,10 @@ def test_a_caller_who_does_not_wait_is_told_at_once(client):
 
 def test_the_doubt_ends_when_the_workers_that_listen_do_not_know_the_message_either():
     now = [0.0]
-    doubt = Doubt("p", "m", lambda: now[0])
+    forgotten = ForgottenCheck("p", "m", lambda: now[0])
 
     def lasts(look, listening=1):
-        program = doubt.lasts(look)
+        program = forgotten.lasts(look)
         try:
             hint = next(program)
             assert hint.words == ("PUBLISH", "p:control", "restore m")
@@ -86,8 +86,8 @@ def test_the_doubt_ends_when_the_workers_that_listen_do_not_know_the_message_eit
             return stop.value
         raise AssertionError("it asks once")
 
-    empty = Look(is_filled=False)
-    assert not lasts(Look(is_filled=True))
+    empty = Snapshot(is_filled=False)
+    assert not lasts(Snapshot(is_filled=True))
     assert lasts(empty)
     now[0] = FORGOTTEN_SECONDS - 0.1
     assert lasts(empty)

@@ -9,19 +9,28 @@ import redis.exceptions as theirs
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
+from roundelay._core.answer_reader import (
+    Notice,
+    Ping,
+    Receive,
+    Subscribe,
+    Subscription,
+    Subscriptions,
+    Unsubscribe,
+    listening,
+)
+from roundelay._core.bounded_calls import call_within
+from roundelay._core.deadline import LIMIT_AWAY, Deadline
+from roundelay._core.follow import Follow, Tracker, decide
+from roundelay._core.operations import Command, Emit, Reply, WaitFor, WakeReader, advance
+from roundelay._core.redis_errors import translate
+from roundelay._core.shared_reader import IDLE_SECONDS, Pause
+from roundelay._core.snapshot import Snapshot
+from roundelay._core.stream_reader import BUFFER, Read, StreamCursor, StreamCursors, reading
+from roundelay._core.wait import Wait
 from roundelay.errors import AnswerTimeout, MessageNotFound, ServiceUnavailable, Unreachable
-from roundelay.faults import translate
-from roundelay.feeds import BUFFER, Board, Feed, Read, reading
-from roundelay.following import Follow, Tracker, decide
-from roundelay.hub import IDLE_SECONDS, Pause
-from roundelay.looks import Look
-from roundelay.ops import Ask, Came, Hear, Rouse, Say, advance
-from roundelay.patience import LIMIT_AWAY, Patience
 from roundelay.sql import _now
-from roundelay.tickets import Desk, Notice, Ping, Receive, Subscribe, Ticket, Unsubscribe, listening
 from roundelay.updates import MessageState
-from roundelay.waiting import Wait
-from roundelay.within import within
 
 
 class Clock:
@@ -40,135 +49,135 @@ def entries(*seqs: int):
     return [((seq, 0), update(seq)) for seq in seqs]
 
 
-def join(board: Board, cursor: int) -> Feed:
-    feed = Feed("s", threading.Event())
-    board.join(feed, (cursor, 0))
-    return feed
+def join(cursors: StreamCursors, cursor: int) -> StreamCursor:
+    cursor = StreamCursor("s", threading.Event())
+    cursors.join(cursor, (cursor, 0))
+    return cursor
 
 
 def test_a_feed_that_joins_at_an_earlier_place_is_not_brought_what_was_read_from_a_later_one():
-    board = Board("p")
-    ahead = join(board, 10)
-    request = board.request()
-    behind = join(board, 5)
+    cursors = StreamCursors("p")
+    ahead = join(cursors, 10)
+    request = cursors.request()
+    behind = join(cursors, 5)
 
-    board.deliver(request, {"s": entries(11)})
+    cursors.deliver(request, {"s": entries(11)})
 
-    assert [place for place, _ in board.take(ahead)[0]] == [(11, 0)]
-    assert board.take(behind) == ([], False)
-    assert board.request().streams["s"] == (5, 0)
+    assert [place for place, _ in cursors.take(ahead)[0]] == [(11, 0)]
+    assert cursors.take(behind) == ([], False)
+    assert cursors.request().streams["s"] == (5, 0)
 
 
 def test_a_feed_is_brought_nothing_twice():
-    board = Board("p")
-    feed = join(board, 0)
-    request = board.request()
-    board.deliver(request, {"s": entries(1, 2)})
-    board.deliver(request, {"s": entries(1, 2, 3)})
+    cursors = StreamCursors("p")
+    cursor = join(cursors, 0)
+    request = cursors.request()
+    cursors.deliver(request, {"s": entries(1, 2)})
+    cursors.deliver(request, {"s": entries(1, 2, 3)})
 
-    assert [place[0] for place, _ in board.take(feed)[0]] == [1, 2, 3]
+    assert [place[0] for place, _ in cursors.take(cursor)[0]] == [1, 2, 3]
 
 
 def test_a_slow_feed_is_parted_alone_and_its_buffer_is_dropped():  # rule 16
-    board = Board("p")
-    slow, quick = join(board, 0), join(board, 0)
+    cursors = StreamCursors("p")
+    slow, quick = join(cursors, 0), join(cursors, 0)
     for seq in range(1, BUFFER + 2):
-        board.deliver(board.request(), {"s": entries(seq)})
-        assert len(board.take(quick)[0]) == 1
+        cursors.deliver(cursors.request(), {"s": entries(seq)})
+        assert len(cursors.take(quick)[0]) == 1
 
-    assert board.take(slow) == ([], True)
-    assert board.take(quick) == ([], False)
-    board.leave(quick)
-    (wake,) = board.request().streams
+    assert cursors.take(slow) == ([], True)
+    assert cursors.take(quick) == ([], False)
+    cursors.leave(quick)
+    (wake,) = cursors.request().streams
     assert wake.startswith("p:wake:"), "nothing is read for those who left"
 
 
 def test_a_lost_connection_parts_every_feed_and_the_reader_tries_again():
-    board = Board("p")
-    board.claim()
-    feed = join(board, 3)
-    reader = reading(board)
+    cursors = StreamCursors("p")
+    cursors.claim()
+    cursor = join(cursors, 3)
+    reader = reading(cursors)
     assert isinstance(next(reader), Read)
 
     assert reader.throw(Unreachable("away")) == Pause(0.05)
 
-    assert board.take(feed) == ([], True)
-    assert feed.bell.is_set()
+    assert cursors.take(cursor) == ([], True)
+    assert cursor.signal.is_set()
     assert isinstance(reader.send(None), Read)
     assert reader.throw(Unreachable("away")) == Pause(0.1)
 
 
 def test_a_reader_retires_when_nobody_needs_it_and_the_next_one_starts_another():
     clock = Clock()
-    board = Board("p", clock)
-    assert board.claim() is True
-    assert board.claim() is False
-    feed = join(board, 0)
-    reader = reading(board)
+    cursors = StreamCursors("p", clock)
+    assert cursors.claim() is True
+    assert cursors.claim() is False
+    cursor = join(cursors, 0)
+    reader = reading(cursors)
     next(reader)
     clock.now += IDLE_SECONDS * 2
     assert isinstance(reader.send(None), Read), "somebody follows"
-    board.leave(feed)
+    cursors.leave(cursor)
     clock.now += IDLE_SECONDS + 1
 
     with pytest.raises(StopIteration):
         reader.send(None)
 
-    assert board.claim() is True
+    assert cursors.claim() is True
 
 
 def test_a_reader_after_one_that_retired_subscribes_the_wake_channel_too():
     clock = Clock()
-    desk = Desk("p", clock)
-    desk.claim()
-    first = listening(desk)
+    subscriptions = Subscriptions("p", clock)
+    subscriptions.claim()
+    first = listening(subscriptions)
     (subscribed,) = (op.channels for op in [next(first)] if isinstance(op, Subscribe))
     first.send(None)
     clock.now += IDLE_SECONDS + 1
     with pytest.raises(StopIteration):
         first.send(Notice("message", subscribed[0]))
 
-    desk.claim()
+    subscriptions.claim()
 
-    assert next(listening(desk)) == Subscribe(subscribed), "its connection is another one"
+    assert next(listening(subscriptions)) == Subscribe(subscribed), "its connection is another one"
 
 
 def test_a_channel_left_and_asked_for_again_counts_as_subscribed_only_after_the_last_confirmation():
-    desk = Desk("p")
-    first = Ticket("c", threading.Event())
-    desk.watch(first)
-    desk.changes()
-    desk.leave(first)
-    desk.changes()
-    again = Ticket("c", threading.Event())
-    desk.watch(again)
-    desk.changes()
+    subscriptions = Subscriptions("p")
+    first = Subscription("c", threading.Event())
+    subscriptions.watch(first)
+    subscriptions.changes()
+    subscriptions.leave(first)
+    subscriptions.changes()
+    again = Subscription("c", threading.Event())
+    subscriptions.watch(again)
+    subscriptions.changes()
 
-    desk.take(Notice("subscribe", "c"))
-    assert not again.bell.is_set()
-    desk.take(Notice("subscribe", "c"))
-    assert again.bell.is_set()
+    subscriptions.take(Notice("subscribe", "c"))
+    assert not again.signal.is_set()
+    subscriptions.take(Notice("subscribe", "c"))
+    assert again.signal.is_set()
 
 
 def test_a_second_ticket_for_a_subscribed_channel_knows_at_once():
-    desk = Desk("p")
-    desk.watch(Ticket("c", threading.Event()))
-    desk.changes()
-    desk.take(Notice("subscribe", "c"))
-    second = Ticket("c", threading.Event())
+    subscriptions = Subscriptions("p")
+    subscriptions.watch(Subscription("c", threading.Event()))
+    subscriptions.changes()
+    subscriptions.take(Notice("subscribe", "c"))
+    second = Subscription("c", threading.Event())
 
-    desk.watch(second)
+    subscriptions.watch(second)
 
-    assert second.bell.is_set()
-    assert desk.changes() == []
+    assert second.signal.is_set()
+    assert subscriptions.changes() == []
 
 
 def test_a_connection_that_answers_no_ping_is_given_up_and_all_channels_are_subscribed_again():
-    desk = Desk("p")
-    desk.claim()
-    ticket = Ticket("c", threading.Event())
-    desk.watch(ticket)
-    listener = listening(desk)
+    subscriptions = Subscriptions("p")
+    subscriptions.claim()
+    subscription = Subscription("c", threading.Event())
+    subscriptions.watch(subscription)
+    listener = listening(subscriptions)
     subscribed = next(listener)
     assert isinstance(subscribed, Subscribe)
     assert isinstance(listener.send(None), Receive)
@@ -181,19 +190,19 @@ def test_a_connection_that_answers_no_ping_is_given_up_and_all_channels_are_subs
 
 
 def test_a_channel_nobody_watches_is_unsubscribed():
-    desk = Desk("p")
-    ticket = Ticket("c", threading.Event())
-    desk.watch(ticket)
-    desk.changes()
-    desk.leave(ticket)
+    subscriptions = Subscriptions("p")
+    subscription = Subscription("c", threading.Event())
+    subscriptions.watch(subscription)
+    subscriptions.changes()
+    subscriptions.leave(subscription)
 
-    assert desk.changes() == [Unsubscribe(("c",))]
+    assert subscriptions.changes() == [Unsubscribe(("c",))]
 
 
 def test_a_wait_bears_with_a_redis_that_is_away_until_its_time_is_over():
     clock = Clock()
-    wait = Wait(Patience("p", "m", 30.0, clock), Desk("p"), threading.Event()).run()
-    assert isinstance(next(wait), Rouse)
+    wait = Wait(Deadline("p", "m", 30.0, clock), Subscriptions("p"), threading.Event()).run()
+    assert isinstance(next(wait), WakeReader)
 
     with pytest.raises(ServiceUnavailable) as caught:
         _run_without_redis(wait, clock)
@@ -203,35 +212,35 @@ def test_a_wait_bears_with_a_redis_that_is_away_until_its_time_is_over():
 
 
 def _run_without_redis(program, clock):
-    came = Came()
+    reply = Reply()
     while True:
-        match advance(program, came):
-            case Ask():
-                came = Came(error=Unreachable("Redis cannot be reached"))
-            case Hear() as hear:
+        match advance(program, reply):
+            case Command():
+                reply = Reply(error=Unreachable("Redis cannot be reached"))
+            case WaitFor() as hear:
                 clock.now += hear.timeout
-                came = Came()
+                reply = Reply()
 
 
 def test_a_wait_without_timeout_gives_up_when_redis_was_away_for_long():
     clock = Clock()
-    patience = Patience("p", "m", None, clock)
-    patience.bear(Unreachable("away"))
+    deadline = Deadline("p", "m", None, clock)
+    deadline.tolerate(Unreachable("away"))
     clock.now += LIMIT_AWAY + 1
 
     with pytest.raises(ServiceUnavailable):
-        patience.bear(Unreachable("away"))
+        deadline.tolerate(Unreachable("away"))
 
 
 def test_time_over_while_redis_is_away_tells_the_state_known_last():
     clock = Clock()
-    patience = Patience("p", "m", 5.0, clock)
-    assert isinstance(patience.timed_out(), MessageNotFound)
-    patience.state = MessageState(message_id="m", conversation_id="c", status="running")
+    deadline = Deadline("p", "m", 5.0, clock)
+    assert isinstance(deadline.timed_out(), MessageNotFound)
+    deadline.state = MessageState(message_id="m", conversation_id="c", status="running")
     clock.now += 6
 
     with pytest.raises(AnswerTimeout) as caught:
-        patience.bear(Unreachable("away"))
+        deadline.tolerate(Unreachable("away"))
 
     assert caught.value.state.status == "running"
 
@@ -243,15 +252,15 @@ ENDED = MessageState(message_id="m", conversation_id="c", status="answered", seq
 @pytest.mark.parametrize(
     ("look", "was_known", "course"),
     [
-        (Look(state=RUNNING, tail=(9, 0)), True, "listen"),
-        (Look(state=ENDED, tail=(9, 0), tail_ends=True), True, "listen"),
-        (Look(state=ENDED, tail=(4, 0), tail_ends=True), True, "done"),
-        (Look(state=ENDED, tail=(4, 0)), True, "restore"),
-        (Look(state=ENDED), True, "restore"),
-        (Look(state=RUNNING), True, "restore"),
-        (Look(state=RUNNING.model_copy(update={"seq": 0})), True, "listen"),
-        (Look(), True, "restore"),
-        (Look(), False, "unknown"),
+        (Snapshot(state=RUNNING, tail=(9, 0)), True, "listen"),
+        (Snapshot(state=ENDED, tail=(9, 0), tail_ends=True), True, "listen"),
+        (Snapshot(state=ENDED, tail=(4, 0), tail_ends=True), True, "done"),
+        (Snapshot(state=ENDED, tail=(4, 0)), True, "restore"),
+        (Snapshot(state=ENDED), True, "restore"),
+        (Snapshot(state=RUNNING), True, "restore"),
+        (Snapshot(state=RUNNING.model_copy(update={"seq": 0})), True, "listen"),
+        (Snapshot(), True, "restore"),
+        (Snapshot(), False, "unknown"),
     ],
 )
 def test_a_follower_decides_by_what_is_left_of_the_message(look, was_known, course):
@@ -296,14 +305,14 @@ def test_an_unforeseen_refusal_names_its_code():
 def test_a_bounded_call_returns_raises_and_gives_up_in_the_callers_context():
     variable = contextvars.ContextVar("variable", default="unset")
     variable.set("mine")
-    assert within(5, variable.get) == "mine"
+    assert call_within(5, variable.get) == "mine"
     with pytest.raises(ZeroDivisionError):
-        within(5, lambda: 1 // 0)
+        call_within(5, lambda: 1 // 0)
     with pytest.raises(TimeoutError, match="its own"):
-        within(5, _time_out)
+        call_within(5, _time_out)
     started_at, release = time.monotonic(), threading.Event()
     with pytest.raises(Unreachable):
-        within(0.1, release.wait)
+        call_within(0.1, release.wait)
     assert time.monotonic() - started_at < 2
     release.set()
 
@@ -319,13 +328,13 @@ def test_on_postgresql_the_database_dates_an_outbox_row():
 
 
 def test_a_follower_that_saw_an_update_does_not_take_an_emptied_redis_for_an_unknown_message():
-    follow = Follow(Patience("p", "m", 30.0, Clock()), 0, Board("p"), threading.Event()).run()
-    assert isinstance(next(follow), Ask)
-    assert isinstance(follow.send(entries(1)), Say)
-    assert isinstance(follow.send(None), Rouse)
-    assert isinstance(follow.send(None), Ask)
+    follow = Follow(Deadline("p", "m", 30.0, Clock()), 0, StreamCursors("p"), threading.Event()).run()
+    assert isinstance(next(follow), Command)
+    assert isinstance(follow.send(entries(1)), Emit)
+    assert isinstance(follow.send(None), WakeReader)
+    assert isinstance(follow.send(None), Command)
 
-    hint = follow.send(Look())
+    hint = follow.send(Snapshot())
 
     assert hint.words == ("PUBLISH", "p:control", "restore m")
 
@@ -333,10 +342,10 @@ def test_a_follower_that_saw_an_update_does_not_take_an_emptied_redis_for_an_unk
 def test_a_thread_serves_one_call_after_the_other_and_a_hanging_call_holds_up_none():
     hangs = threading.Event()
     with pytest.raises(Unreachable):
-        within(0.01, lambda: hangs.wait(10))
+        call_within(0.01, lambda: hangs.wait(10))
 
-    first = within(5, threading.get_ident)
-    idents = {within(5, threading.get_ident) for _ in range(20)}
+    first = call_within(5, threading.get_ident)
+    idents = {call_within(5, threading.get_ident) for _ in range(20)}
     hangs.set()
 
     assert idents == {first}

@@ -22,10 +22,10 @@ from roundelay import (
     ServiceUnavailable,
     Submission,
     Update,
-    asks,
     names,
+    redis_commands,
 )
-from roundelay.composing import compose
+from roundelay._core.validation import validate
 
 pytestmark = pytest.mark.services
 
@@ -152,9 +152,9 @@ def nested(levels: int) -> Any:
 
 
 def test_what_is_accepted_can_be_read_back_and_echoed_in_an_update_whatever_its_depth():
-    parcel = compose("one", {"metadata": nested(100), "context": nested(100)}, max_message_bytes=10_000)
+    validated = validate("one", {"metadata": nested(100), "context": nested(100)}, max_message_bytes=10_000)
 
-    stored = Submission.model_validate_json(parcel.submission.model_dump_json())
+    stored = Submission.model_validate_json(validated.submission.model_dump_json())
     answer = Answer(
         message_id=stored.message_id,
         conversation_id=stored.conversation_id,
@@ -217,10 +217,10 @@ def test_a_limit_of_the_client_counts(make_client, url, prefix):
 
 
 def test_a_submission_whose_reply_was_lost_and_which_is_sent_again_is_stored_once(raw, prefix):
-    parcel = compose("one", {"conversation_id": "c1"}, max_message_bytes=100)
-    question = asks.submit(prefix, parcel.submission, scope="c1", digest=parcel.digest, keep=60)
+    validated = validate("one", {"conversation_id": "c1"}, max_message_bytes=100)
+    command = redis_commands.submit(prefix, validated.submission, scope="c1", digest=validated.digest, keep=60)
 
-    outcomes = [question.read(raw.execute_command(*question.command(by_text=True))).outcome for _ in range(2)]
+    outcomes = [command.read(raw.execute_command(*command.command(by_text=True))).outcome for _ in range(2)]
 
     assert outcomes == ["stored", "stored"]
     assert raw.llen(names.waiting_key(prefix, "", "c1")) == 1

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import redis.asyncio as aioredis
 
-from roundelay import asks
-from roundelay.composing import compose
+from roundelay._core import asks
+from roundelay._core.validation import validate
 from roundelay.names import inbox_key, record_key, waiting_key
 from roundelay_worker.accept import Acceptor
 from roundelay_worker.clock import Clock
@@ -40,7 +40,7 @@ class Place:
     acceptor: Acceptor
 
     async def submit(self, text: str = "hello") -> str:
-        parcel = compose(text, {"conversation_id": "c"}, max_message_bytes=2_000_000)
+        parcel = validate(text, {"conversation_id": "c"}, max_message_bytes=2_000_000)
         question = asks.submit(PREFIX, parcel.submission, scope="c", digest=parcel.digest, keep=60)
         await self.redis.execute_command(*question.command(by_text=True))
         return parcel.submission.message_id
@@ -49,7 +49,7 @@ class Place:
         await self.redis.set(record_key(PREFIX, message_id), '{"v": 2}')
 
     async def enqueue(self, submission: str | None = None) -> str:
-        written = compose("hello", {"conversation_id": "c"}, max_message_bytes=2_000_000).submission
+        written = validate("hello", {"conversation_id": "c"}, max_message_bytes=2_000_000).submission
         await self.store._driver.fetch(
             "INSERT INTO roundelay_outbox (message_id, submission, created_at) VALUES ($1, $2, $3)",
             *(written.message_id, submission or written.model_dump_json(), float(next(NUMBERS))),

@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from roundelay import asks
+from roundelay._core import redis_commands
+from roundelay._core.operations import Program, execute
+from roundelay._core.shared_reader import Clock
+from roundelay._core.snapshot import Snapshot
 from roundelay.errors import AnswerTimeout, MessageNotFound, ServiceUnavailable, Unreachable
-from roundelay.hub import Clock
-from roundelay.looks import Look
-from roundelay.ops import Program, ask
 from roundelay.updates import MessageState
 
 LIMIT_AWAY: Final = 60.0
@@ -19,7 +19,7 @@ MOST_LOOK: Final = 4.0
 
 
 @dataclass(slots=True)
-class Patience:
+class Deadline:
     """The deadline of one call, and what was known last."""
 
     prefix: str
@@ -44,13 +44,15 @@ class Patience:
         """Whether the caller's timeout has passed."""
         return self.left(1.0) <= 0.0
 
-    def look(self) -> Program[Look]:
+    def look(self) -> Program[Snapshot]:
         """Look at the message; a failure that may pass raises ``Unreachable`` until it lasted too long."""
         try:
-            question = replace(asks.look(self.prefix, self.message_id), limit=max(LEAST_LOOK, self.left(MOST_LOOK)))
-            look = yield from ask(question)
+            command = replace(
+                redis_commands.look(self.prefix, self.message_id), limit=max(LEAST_LOOK, self.left(MOST_LOOK))
+            )
+            look = yield from execute(command)
         except Unreachable as error:
-            self.bear(error)
+            self.tolerate(error)
             raise
         self.note_contact()
         self.state = look.state or self.state
@@ -60,7 +62,7 @@ class Patience:
         """Redis answered."""
         self._contact_at = self.clock()
 
-    def bear(self, error: Unreachable) -> None:
+    def tolerate(self, error: Unreachable) -> None:
         """Raise what ends the call if Redis was away too long, or the caller's time is over."""
         if self.is_over and self.state is not None:
             raise self.timed_out() from error

@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from roundelay import names, scripts
-from roundelay.looks import FINAL, Look, StreamId, as_stream_id, as_text, read_look
+from roundelay import names
+from roundelay._core import redis_scripts
+from roundelay._core.operations import Command
+from roundelay._core.snapshot import FINAL, Snapshot, StreamId, as_stream_id, as_text, read_snapshot
 from roundelay.messages import Submission
-from roundelay.ops import Ask
 
 KEEP_SECONDS: Final = 30 * 86_400
 """How long state and idempotency record of a message live that has not ended; the worker shortens it then."""
@@ -19,7 +20,7 @@ Entry = tuple[StreamId, bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class SubmitReply:
     """What the script said to a submission; the ids are those of the first one under its key."""
 
     outcome: Literal["stored", "known", "conflict"]
@@ -27,7 +28,7 @@ class Verdict:
     conversation_id: str
 
 
-def submit(prefix: str, submission: Submission, *, scope: str, digest: str, keep: int) -> Ask[Verdict]:
+def submit(prefix: str, submission: Submission, *, scope: str, digest: str, keep: int) -> Command[SubmitReply]:
     """Store a submission; ``scope`` is the conversation as the caller named it ('' for a fresh one)."""
     message, conversation, user = submission.message_id, submission.conversation_id, submission.user_id
     keys = [
@@ -39,21 +40,21 @@ def submit(prefix: str, submission: Submission, *, scope: str, digest: str, keep
     if submission.idempotency_key is not None:
         keys.append(names.idempotency_key(prefix, user, scope, submission.idempotency_key))
 
-    def read(reply: Any) -> Verdict:
+    def read(reply: Any) -> SubmitReply:
         outcome, *first = (as_text(word) for word in reply)
         ids = first or [message, conversation]
-        return Verdict(outcome, ids[0], ids[1])  # type: ignore[arg-type]
+        return SubmitReply(outcome, ids[0], ids[1])  # type: ignore[arg-type]
 
     words = (message, submission.model_dump_json(), conversation, user, keep, digest)
-    return Ask(words, read, scripts.SUBMIT, tuple(keys))
+    return Command(words, read, redis_scripts.SUBMIT, tuple(keys))
 
 
-def nudge(prefix: str, message_id: str, *, keep: int) -> Ask[None]:
+def nudge(prefix: str, message_id: str, *, keep: int) -> Command[None]:
     """Make a message of the web app's outbox known to Redis."""
-    return Ask((keep,), _nothing, scripts.NUDGE, (names.state_key(prefix, message_id),))
+    return Command((keep,), _nothing, redis_scripts.NUDGE, (names.state_key(prefix, message_id),))
 
 
-def cancel(prefix: str, message_id: str) -> Ask[bool | None]:
+def cancel(prefix: str, message_id: str) -> Command[bool | None]:
     """Ask for a cancellation: True if asked for, False if it had ended, None if unknown."""
     keys = (
         names.answer_key(prefix, message_id),
@@ -62,10 +63,10 @@ def cancel(prefix: str, message_id: str) -> Ask[bool | None]:
         names.cancels_key(prefix),
     )
     words = (message_id, names.control_channel(prefix), CANCELS_SECONDS, *sorted(FINAL))
-    return Ask(words, {1: True, 0: False, -1: None}.__getitem__, scripts.CANCEL, keys)
+    return Command(words, {1: True, 0: False, -1: None}.__getitem__, redis_scripts.CANCEL, keys)
 
 
-def look(prefix: str, message_id: str) -> Ask[Look]:
+def look(prefix: str, message_id: str) -> Command[Snapshot]:
     """Look at everything Redis knows of a message."""
     keys = (
         names.answer_key(prefix, message_id),
@@ -74,30 +75,33 @@ def look(prefix: str, message_id: str) -> Ask[Look]:
         names.updates_key(prefix, message_id),
         names.filled_key(prefix),
     )
-    return Ask(
-        (names.alive_key(prefix, ""), names.FILLED), lambda reply: read_look(message_id, reply), scripts.LOOK, keys
+    return Command(
+        (names.alive_key(prefix, ""), names.FILLED),
+        lambda reply: read_snapshot(message_id, reply),
+        redis_scripts.LOOK,
+        keys,
     )
 
 
-def page(stream: str, after: StreamId) -> Ask[list[Entry]]:
+def page(stream: str, after: StreamId) -> Command[list[Entry]]:
     """Read the next updates of a stream, at most ``PAGE``."""
     words = ("XREAD", "COUNT", PAGE, "STREAMS", stream, f"{after[0]}-{after[1]}")
-    return Ask(words, lambda reply: read_streams(reply).get(stream, []))
+    return Command(words, lambda reply: read_streams(reply).get(stream, []))
 
 
-def restore(prefix: str, message_id: str) -> Ask[int]:
+def restore(prefix: str, message_id: str) -> Command[int]:
     """Ask the workers to rebuild a stream; the reply is how many listen."""
-    return Ask(("PUBLISH", names.control_channel(prefix), f"restore {message_id}"), int)
+    return Command(("PUBLISH", names.control_channel(prefix), f"restore {message_id}"), int)
 
 
-def wake_stream(stream: str) -> Ask[None]:
+def wake_stream(stream: str) -> Command[None]:
     """Wake a reader that blocks on this stream."""
-    return Ask((WAKE_SECONDS,), _nothing, scripts.WAKE, (stream,))
+    return Command((WAKE_SECONDS,), _nothing, redis_scripts.WAKE, (stream,))
 
 
-def wake_channel(channel: str) -> Ask[None]:
+def wake_channel(channel: str) -> Command[None]:
     """Wake a reader that listens to this channel."""
-    return Ask(("PUBLISH", channel, "w"), _nothing)
+    return Command(("PUBLISH", channel, "w"), _nothing)
 
 
 def read_streams(reply: Any) -> dict[str, list[Entry]]:

@@ -7,11 +7,11 @@ after that it is unknown at once.
 from dataclasses import dataclass
 from typing import Final
 
-from roundelay import asks
-from roundelay.hub import Clock
-from roundelay.looks import Look
-from roundelay.ops import Bell, Hear, Program, ask
-from roundelay.patience import not_found
+from roundelay._core import redis_commands
+from roundelay._core.deadline import not_found
+from roundelay._core.operations import Program, Signal, WaitFor, execute
+from roundelay._core.shared_reader import Clock
+from roundelay._core.snapshot import Snapshot
 
 FORGOTTEN_SECONDS: Final = 10.0
 """How long workers that listen have to bring a message back."""
@@ -21,7 +21,7 @@ SOON: Final = 0.2
 
 
 @dataclass(slots=True)
-class Doubt:
+class ForgottenCheck:
     """The doubt about one id; it begins with the first look that does not know it."""
 
     prefix: str
@@ -29,21 +29,21 @@ class Doubt:
     clock: Clock
     _since: float | None = None
 
-    def lasts(self, look: Look) -> Program[bool]:
+    def lasts(self, look: Snapshot) -> Program[bool]:
         """Say whether to look again; the workers have been asked for the message then."""
         if look.is_filled:
             return False
         now = self.clock()
         self._since = now if self._since is None else self._since
-        listening = yield from ask(asks.restore(self.prefix, self.message_id))
+        listening = yield from execute(redis_commands.restore(self.prefix, self.message_id))
         return now - self._since < (FORGOTTEN_SECONDS if listening else NOBODY_SECONDS)
 
 
-def known_look(prefix: str, message_id: str, clock: Clock, bell: Bell) -> Program[Look]:
+def find_message(prefix: str, message_id: str, clock: Clock, signal: Signal) -> Program[Snapshot]:
     """Look until the message is known; raise MessageNotFound when no doubt is left that it is not."""
-    doubt = Doubt(prefix, message_id, clock)
-    while not (look := (yield from ask(asks.look(prefix, message_id)))).known:
-        if not (yield from doubt.lasts(look)):
+    forgotten = ForgottenCheck(prefix, message_id, clock)
+    while not (look := (yield from execute(redis_commands.look(prefix, message_id)))).known:
+        if not (yield from forgotten.lasts(look)):
             raise not_found()
-        yield Hear(bell, SOON)
+        yield WaitFor(signal, SOON)
     return look

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import uuid4
 
-from roundelay import asks, names
+from roundelay import names
+from roundelay._core import redis_commands
+from roundelay._core.operations import Command, Signal
+from roundelay._core.shared_reader import Clock, Pause, SharedReader, pauses
 from roundelay.errors import RoundelayError
-from roundelay.hub import Clock, Hub, Pause, pauses
-from roundelay.ops import Ask, Bell
 
 SILENCE_SECONDS: Final = 5.0
 """After this long without a word the connection is pinged; after the same again it is given up."""
@@ -55,24 +56,24 @@ class Notice:
     body: bytes = b""
 
 
-ListenOp = Subscribe | Unsubscribe | Ping | Receive | Pause
+ListenOperation = Subscribe | Unsubscribe | Ping | Receive | Pause
 
 
-class Ticket:
+class Subscription:
     """One waiter's place at the desk; guarded by the desk's lock."""
 
-    def __init__(self, channel: str, bell: Bell) -> None:
+    def __init__(self, channel: str, signal: Signal) -> None:
         self.channel = channel
-        self.bell = bell
+        self.signal = signal
         self.answer: bytes | None = None
 
     def bring(self, answer: bytes | None) -> None:
         """Bring the answer, or (None) say that the channel is subscribed from now on."""
         self.answer = answer or self.answer
-        self.bell.set()
+        self.signal.set()
 
 
-class Desk(Hub):
+class Subscriptions(SharedReader):
     """All tickets of a client process, and which channels are subscribed."""
 
     name = "answers"
@@ -80,33 +81,33 @@ class Desk(Hub):
     def __init__(self, prefix: str, clock: Clock = time.monotonic) -> None:
         super().__init__(clock)
         self._wake = names.wake_key(prefix, uuid4().hex)
-        self._tickets: dict[str, set[Ticket]] = {}
+        self._subscriptions: dict[str, set[Subscription]] = {}
         self._asked: set[str] = set()
         self._unconfirmed: Counter[str] = Counter()
 
-    def wake(self) -> Ask[None]:
+    def wake(self) -> Command[None]:
         """Return what makes the reader look for changes."""
-        return asks.wake_channel(self._wake)
+        return redis_commands.wake_channel(self._wake)
 
-    def watch(self, ticket: Ticket) -> None:
+    def watch(self, subscription: Subscription) -> None:
         """Tell ``ticket`` from now on what its channel says, first of all that it is subscribed."""
         with self.lock:
-            self._tickets.setdefault(ticket.channel, set()).add(ticket)
-            if ticket.channel in self._asked and not self._unconfirmed[ticket.channel]:
-                ticket.bring(None)
+            self._subscriptions.setdefault(subscription.channel, set()).add(subscription)
+            if subscription.channel in self._asked and not self._unconfirmed[subscription.channel]:
+                subscription.bring(None)
 
-    def leave(self, ticket: Ticket) -> None:
+    def leave(self, subscription: Subscription) -> None:
         """Tell ``ticket`` nothing any more."""
         with self.lock:
-            tickets = self._tickets.get(ticket.channel, set())
-            tickets.discard(ticket)
-            if not tickets:
-                self._tickets.pop(ticket.channel, None)
+            subscriptions = self._subscriptions.get(subscription.channel, set())
+            subscriptions.discard(subscription)
+            if not subscriptions:
+                self._subscriptions.pop(subscription.channel, None)
 
     def changes(self) -> list[Subscribe | Unsubscribe]:
         """Return what is to be asked of the server, and count on its being asked."""
         with self.lock:
-            wanted = {self._wake, *self._tickets}
+            wanted = {self._wake, *self._subscriptions}
             more, less = sorted(wanted - self._asked), sorted(self._asked - wanted)
             self._asked = wanted
             self._unconfirmed.update(more)
@@ -135,34 +136,34 @@ class Desk(Hub):
             self._tell(channel, None)
 
     def _tell(self, channel: str, answer: bytes | None) -> None:
-        for ticket in self._tickets.get(channel, ()):
-            ticket.bring(answer)
+        for subscription in self._subscriptions.get(channel, ()):
+            subscription.bring(answer)
 
     def _is_used(self) -> bool:
-        return bool(self._tickets)
+        return bool(self._subscriptions)
 
 
 class _Silent(RoundelayError):
     """The connection did not even answer a ping."""
 
 
-def listening(desk: Desk) -> Generator[ListenOp, Any, None]:
+def listening(subscriptions: Subscriptions) -> Generator[ListenOperation, Any, None]:
     """Listen for all tickets until nobody waits any more; yields what to do and is sent notices."""
     pause = pauses()
-    desk.start_again()  # what the reader before this one had subscribed is gone with its connection
-    while desk.goes_on():
+    subscriptions.start_again()  # what the reader before this one had subscribed is gone with its connection
+    while subscriptions.goes_on():
         try:
-            yield from desk.changes()
+            yield from subscriptions.changes()
             notice = yield from _next_notice()
         except RoundelayError:
-            desk.start_again()
+            subscriptions.start_again()
             yield next(pause)
         else:
-            desk.take(notice)
+            subscriptions.take(notice)
             pause = pauses()
 
 
-def _next_notice() -> Generator[ListenOp, Any, Notice]:
+def _next_notice() -> Generator[ListenOperation, Any, Notice]:
     notice: Notice | None = yield Receive(SILENCE_SECONDS)
     if notice is None:
         yield Ping()

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import uuid4
 
-from roundelay import asks, names
-from roundelay.asks import Entry
+from roundelay import names
+from roundelay._core import redis_commands
+from roundelay._core.operations import Command, Signal
+from roundelay._core.redis_commands import Entry
+from roundelay._core.shared_reader import Clock, Pause, SharedReader, pauses
+from roundelay._core.snapshot import StreamId
 from roundelay.errors import RoundelayError
-from roundelay.hub import Clock, Hub, Pause, pauses
-from roundelay.looks import StreamId
-from roundelay.ops import Ask, Bell
 
 BUFFER: Final = 256
 BLOCK_SECONDS: Final = 2.0
@@ -33,23 +34,32 @@ class Read:
     def words(self) -> tuple[str | int, ...]:
         """The command as sent."""
         ids = [f"{seq}-{position}" for seq, position in self.streams.values()]
-        return ("XREAD", "COUNT", asks.PAGE, "BLOCK", int(BLOCK_SECONDS * 1000), "STREAMS", *self.streams, *ids)
+        return (
+            "XREAD",
+            "COUNT",
+            redis_commands.PAGE,
+            "BLOCK",
+            int(BLOCK_SECONDS * 1000),
+            "STREAMS",
+            *self.streams,
+            *ids,
+        )
 
 
-class Feed:
+class StreamCursor:
     """One follower's place in one stream, and what came since it last looked; guarded by the board's lock."""
 
-    def __init__(self, stream: str, bell: Bell) -> None:
+    def __init__(self, stream: str, signal: Signal) -> None:
         self.stream = stream
-        self.bell = bell
+        self.signal = signal
         self.tail: StreamId = (0, 0)
         self.entries: list[Entry] = []
-        self.is_apart = True
+        self.is_detached = True
 
     def take(self) -> tuple[list[Entry], bool]:
         """Return what came, in order, and whether the follower must read the stream itself from now on."""
         entries, self.entries = self.entries, []
-        return entries, self.is_apart
+        return entries, self.is_detached
 
     def offer(self, entries: list[Entry]) -> None:
         """Take in what is new; when the buffer is full, throw it away and part from the reader."""
@@ -58,17 +68,17 @@ class Feed:
             self.entries.extend(news)
             self.tail = news[-1][0]
         if len(self.entries) > BUFFER:
-            self.part()
-        self.bell.set()
+            self.detach()
+        self.signal.set()
 
-    def part(self) -> None:
+    def detach(self) -> None:
         """Leave the follower to read the stream itself."""
         self.entries = []
-        self.is_apart = True
-        self.bell.set()
+        self.is_detached = True
+        self.signal.set()
 
 
-class Board(Hub):
+class StreamCursors(SharedReader):
     """All feeds of a client process; guarded by its lock."""
 
     name = "updates"
@@ -77,32 +87,32 @@ class Board(Hub):
         super().__init__(clock)
         self._wake = names.wake_key(prefix, uuid4().hex)
         self._woken_at: StreamId = (0, 0)
-        self._feeds: dict[str, set[Feed]] = {}
+        self._cursors: dict[str, set[StreamCursor]] = {}
 
-    def wake(self) -> Ask[None]:
+    def wake(self) -> Command[None]:
         """Return what ends the reader's XREAD, now or the next one."""
-        return asks.wake_stream(self._wake)
+        return redis_commands.wake_stream(self._wake)
 
-    def join(self, feed: Feed, cursor: StreamId) -> None:
+    def join(self, cursor: StreamCursor, after: StreamId) -> None:
         """Bring ``feed`` everything after ``cursor`` from now on."""
         with self.lock:
-            feed.tail, feed.entries, feed.is_apart = cursor, [], False
-            self._feeds.setdefault(feed.stream, set()).add(feed)
+            cursor.tail, cursor.entries, cursor.is_detached = after, [], False
+            self._cursors.setdefault(cursor.stream, set()).add(cursor)
 
-    def leave(self, feed: Feed) -> None:
+    def leave(self, cursor: StreamCursor) -> None:
         """Bring ``feed`` nothing any more."""
         with self.lock:
-            self._drop(feed)
+            self._drop(cursor)
 
-    def take(self, feed: Feed) -> tuple[list[Entry], bool]:
+    def take(self, cursor: StreamCursor) -> tuple[list[Entry], bool]:
         """Return what came for ``feed``, and whether it must read its stream itself now."""
         with self.lock:
-            return feed.take()
+            return cursor.take()
 
     def request(self) -> Read:
         """Return what is to be read next: each stream from the slowest of its feeds on."""
         with self.lock:
-            tails = {stream: min(feed.tail for feed in feeds) for stream, feeds in self._feeds.items()}
+            tails = {stream: min(cursor.tail for cursor in cursors) for stream, cursors in self._cursors.items()}
             return Read({self._wake: self._woken_at, **tails})
 
     def deliver(self, request: Read, streams: dict[str, list[Entry]]) -> None:
@@ -111,42 +121,42 @@ class Board(Hub):
             for entry_id, _ in streams.pop(self._wake, []):
                 self._woken_at = entry_id
             for stream, entries in streams.items():
-                for feed in list(self._feeds.get(stream, ())):
-                    self._bring(feed, request.streams[stream], entries)
+                for cursor in list(self._cursors.get(stream, ())):
+                    self._bring(cursor, request.streams[stream], entries)
 
-    def part_all(self) -> None:
+    def detach_all(self) -> None:
         """The connection was lost: each follower looks for itself what became of its stream."""
         with self.lock:
-            for feed in [feed for feeds in self._feeds.values() for feed in feeds]:
-                feed.part()
-                self._drop(feed)
+            for cursor in [cursor for cursors in self._cursors.values() for cursor in cursors]:
+                cursor.detach()
+                self._drop(cursor)
 
-    def _bring(self, feed: Feed, start: StreamId, entries: list[Entry]) -> None:
-        if start <= feed.tail:
-            feed.offer(entries)
-        if feed.is_apart:
-            self._drop(feed)
+    def _bring(self, cursor: StreamCursor, start: StreamId, entries: list[Entry]) -> None:
+        if start <= cursor.tail:
+            cursor.offer(entries)
+        if cursor.is_detached:
+            self._drop(cursor)
 
-    def _drop(self, feed: Feed) -> None:
-        feeds = self._feeds.get(feed.stream, set())
-        feeds.discard(feed)
-        if not feeds:
-            self._feeds.pop(feed.stream, None)
+    def _drop(self, cursor: StreamCursor) -> None:
+        cursors = self._cursors.get(cursor.stream, set())
+        cursors.discard(cursor)
+        if not cursors:
+            self._cursors.pop(cursor.stream, None)
 
     def _is_used(self) -> bool:
-        return bool(self._feeds)
+        return bool(self._cursors)
 
 
-def reading(board: Board) -> Generator[Read | Pause, Any, None]:
+def reading(cursors: StreamCursors) -> Generator[Read | Pause, Any, None]:
     """Read for all feeds until nobody follows any more; yields what to do and is sent what XREAD replied."""
     pause = pauses()
-    while board.goes_on():
-        request = board.request()
+    while cursors.goes_on():
+        request = cursors.request()
         try:
             reply = yield request
         except RoundelayError:
-            board.part_all()
+            cursors.detach_all()
             yield next(pause)
         else:
-            board.deliver(request, asks.read_streams(reply))
+            cursors.deliver(request, redis_commands.read_streams(reply))
             pause = pauses()

@@ -7,15 +7,16 @@ from typing import Final, Literal, assert_never
 
 from pydantic import ValidationError
 
-from roundelay import asks, names
-from roundelay.asks import Entry
-from roundelay.doubt import Doubt
+from roundelay import names
+from roundelay._core import redis_commands
+from roundelay._core.deadline import Deadline, not_found
+from roundelay._core.forgotten import ForgottenCheck
+from roundelay._core.operations import Emit, Program, Signal, WaitFor, WakeReader, execute
+from roundelay._core.redis_commands import Entry
+from roundelay._core.shared_reader import pauses
+from roundelay._core.snapshot import Snapshot, StreamId
+from roundelay._core.stream_reader import StreamCursor, StreamCursors
 from roundelay.errors import Unreachable
-from roundelay.feeds import Board, Feed
-from roundelay.hub import pauses
-from roundelay.looks import Look, StreamId
-from roundelay.ops import Bell, Hear, Program, Rouse, Say, ask
-from roundelay.patience import Patience, not_found
 from roundelay.updates import Answer, Update
 
 CHECK_EVERY: Final = 10.0
@@ -92,7 +93,7 @@ Course = Literal["listen", "restore", "unknown", "done"]
 """What a follower does next: wait for news, ask the workers for what the stream lacks, or end."""
 
 
-def decide(look: Look, tracker: Tracker, *, was_known: bool) -> Course:
+def decide(look: Snapshot, tracker: Tracker, *, was_known: bool) -> Course:
     """Return what to do after a look, when the stream was read to its end."""
     if look.tail is not None and look.tail > tracker.cursor:
         return "listen"  # the reader is bringing it
@@ -108,11 +109,11 @@ def decide(look: Look, tracker: Tracker, *, was_known: bool) -> Course:
 class Follow:
     """One call of ``follow``."""
 
-    def __init__(self, patience: Patience, after: int, board: Board, bell: Bell) -> None:
-        self.patience, self.board, self.bell = patience, board, bell
-        self.tracker = Tracker(patience.message_id, min(after, LARGEST_SEQ))
-        self.feed = Feed(names.updates_key(patience.prefix, patience.message_id), bell)
-        self.doubt = Doubt(patience.prefix, patience.message_id, patience.clock)
+    def __init__(self, deadline: Deadline, after: int, cursors: StreamCursors, signal: Signal) -> None:
+        self.deadline, self.cursors, self.signal = deadline, cursors, signal
+        self.tracker = Tracker(deadline.message_id, min(after, LARGEST_SEQ))
+        self.cursor = StreamCursor(names.updates_key(deadline.prefix, deadline.message_id), signal)
+        self.forgotten = ForgottenCheck(deadline.prefix, deadline.message_id, deadline.clock)
         self.was_known = False
         self.is_done = False
         self.restore_until: float | None = None
@@ -126,42 +127,42 @@ class Follow:
                     yield from self._turn()
                     delay = pauses()
                 except Unreachable as error:
-                    self.patience.bear(error)
-                    self.bell.clear()
-                    yield Hear(self.bell, self.patience.left(next(delay).seconds))
+                    self.deadline.tolerate(error)
+                    self.signal.clear()
+                    yield WaitFor(self.signal, self.deadline.left(next(delay).seconds))
         finally:
-            self.board.leave(self.feed)
+            self.cursors.leave(self.cursor)
 
     def _turn(self) -> Program[None]:
         yield from self._read_stored()
         if self.tracker.ended:
             return
-        self.bell.clear()
-        self.board.join(self.feed, self.tracker.cursor)
-        yield Rouse(self.board)
-        look = yield from self.patience.look()
+        self.signal.clear()
+        self.cursors.join(self.cursor, self.tracker.cursor)
+        yield WakeReader(self.cursors)
+        look = yield from self.deadline.look()
         yield from self._act(look)
 
     def _read_stored(self) -> Program[None]:
         is_full = True
         while is_full and not self.tracker.ended:
-            entries = yield from ask(asks.page(self.feed.stream, self.tracker.cursor))
-            is_full = len(entries) == asks.PAGE
+            entries = yield from execute(redis_commands.page(self.cursor.stream, self.tracker.cursor))
+            is_full = len(entries) == redis_commands.PAGE
             yield from self._say(entries)
 
-    def _act(self, look: Look) -> Program[None]:
+    def _act(self, look: Snapshot) -> Program[None]:
         course = decide(look, self.tracker, was_known=self.was_known)
         is_behind = look.tail is not None and look.tail > self.tracker.cursor
         self.was_known = self.was_known or look.known
-        if self.patience.is_over and course != "done":
-            raise self.patience.timed_out()
+        if self.deadline.is_over and course != "done":
+            raise self.deadline.timed_out()
         match course:
             case "done":
                 self.is_done = True
                 if look.answer and look.tail and look.tail[0] < self.tracker.seq:  # nobody can have seen that number
-                    yield Say(self.tracker.end(look.answer, look.tail[0]))
+                    yield Emit(self.tracker.end(look.answer, look.tail[0]))
             case "unknown":
-                if not (yield from self.doubt.lasts(look)):
+                if not (yield from self.forgotten.lasts(look)):
                     raise not_found()
                 yield from self._listen(SOON)
             case "listen":
@@ -173,34 +174,34 @@ class Follow:
                 assert_never(course)
 
     def _listen(self, quiet: float) -> Program[None]:
-        is_apart = False
-        while not is_apart:
-            yield Hear(self.bell, self.patience.left(quiet))
-            self.bell.clear()
-            entries, is_apart = self.board.take(self.feed)
+        is_detached = False
+        while not is_detached:
+            yield WaitFor(self.signal, self.deadline.left(quiet))
+            self.signal.clear()
+            entries, is_detached = self.cursors.take(self.cursor)
             yield from self._say(entries)
-            if self.tracker.ended or self.patience.is_over or not entries:
+            if self.tracker.ended or self.deadline.is_over or not entries:
                 return
 
-    def _restore(self, look: Look) -> Program[None]:
-        now = self.patience.clock()
+    def _restore(self, look: Snapshot) -> Program[None]:
+        now = self.deadline.clock()
         if self.restore_until is None:
             self.restore_until = now + (RESTORE_SECONDS if look.ended else FORGOTTEN_SECONDS)
         if now >= self.restore_until:
             yield from self._give_up(look)
         else:
-            yield from ask(asks.restore(self.patience.prefix, self.patience.message_id))
+            yield from execute(redis_commands.restore(self.deadline.prefix, self.deadline.message_id))
             yield from self._listen(SOON)
 
-    def _give_up(self, look: Look) -> Program[None]:
+    def _give_up(self, look: Snapshot) -> Program[None]:
         self.restore_until = None
         if look.answer is not None:
             for update in self.tracker.close(look.answer, look.state.seq if look.state else 0):
-                yield Say(update)
+                yield Emit(update)
         elif look.ended or not look.known:
             raise not_found()
 
     def _say(self, entries: list[Entry]) -> Program[None]:
         self.was_known = self.was_known or bool(entries)
         for update in self.tracker.take(entries):
-            yield Say(update)
+            yield Emit(update)

@@ -9,15 +9,15 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from roundelay._core.redis_scripts import Script
 from roundelay.errors import RoundelayError
-from roundelay.scripts import Script
 from roundelay.updates import Update
 
 T = TypeVar("T")
 Word = str | int | float
 
 
-class Bell(Protocol):
+class Signal(Protocol):
     """What ``threading.Event`` and ``asyncio.Event`` have in common."""
 
     def set(self) -> None:
@@ -28,7 +28,7 @@ class Bell(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Ask(Generic[T]):
+class Command(Generic[T]):
     """One Redis command, or one script with its keys; ``read`` turns the raw reply into what was asked for."""
 
     words: tuple[Word, ...]
@@ -47,29 +47,29 @@ class Ask(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Hear:
+class WaitFor:
     """Wait until the bell rings, at most ``timeout`` seconds."""
 
-    bell: Bell
+    signal: Signal
     timeout: float
 
 
 @dataclass(frozen=True, slots=True)
-class Rouse:
+class WakeReader:
     """Let this reader notice at once that something changed, starting it if it does not run."""
 
     reader: "Reader"
 
 
 @dataclass(frozen=True, slots=True)
-class Say:
+class Emit:
     """Hand an update to the caller."""
 
     update: Update
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
+class SendTask:
     """Send the Celery task of a new message; a failure is logged, since the watchdog finds the message."""
 
     message_id: str
@@ -84,33 +84,33 @@ class Reader(Protocol):
     def claim(self) -> bool:
         """Return True if the caller is the one to start it."""
 
-    def wake(self) -> Ask[None]:
+    def wake(self) -> Command[None]:
         """Return what wakes it where it runs already."""
 
     def retire(self) -> None:
         """Note that it runs no more."""
 
 
-Op = Ask[Any] | Hear | Rouse | Say | Send
-Program = Generator[Op, Any, T]
+Operation = Command[Any] | WaitFor | WakeReader | Emit | SendTask
+Program = Generator[Operation, Any, T]
 
 
 @dataclass(frozen=True, slots=True)
-class Came:
+class Reply:
     """What came of an operation."""
 
     reply: Any = None
     error: RoundelayError | None = None
 
 
-def advance(program: Program[Any], came: Came) -> Op:
+def advance(program: Program[Any], reply: Reply) -> Operation:
     """Go on with a program, to its next operation; StopIteration carries its result."""
-    if came.error is not None:
-        return program.throw(came.error)
-    return program.send(came.reply)
+    if reply.error is not None:
+        return program.throw(reply.error)
+    return program.send(reply.reply)
 
 
-def ask(question: Ask[T]) -> Program[T]:
+def execute(command: Command[T]) -> Program[T]:
     """Ask within a program, keeping the type of the reply."""
-    reply: T = yield question
+    reply: T = yield command
     return reply

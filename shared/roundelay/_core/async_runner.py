@@ -12,42 +12,61 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError
 
-from roundelay import links
+from roundelay._core import redis_connections
+from roundelay._core.answer_reader import (
+    ListenOperation,
+    Ping,
+    Receive,
+    Subscribe,
+    Subscriptions,
+    Unsubscribe,
+    listening,
+)
+from roundelay._core.bounded_calls import start
+from roundelay._core.operations import (
+    Command,
+    Emit,
+    Operation,
+    Program,
+    Reader,
+    Reply,
+    SendTask,
+    WaitFor,
+    WakeReader,
+    advance,
+)
+from roundelay._core.redis_errors import REDIS_ERRORS, translate
+from roundelay._core.shared_reader import Pause
+from roundelay._core.stream_reader import Read, StreamCursors, reading
+from roundelay._core.task_sender import TaskSender, note_unsent
 from roundelay.errors import RoundelayError, Unreachable
-from roundelay.faults import FAULTS, translate
-from roundelay.feeds import Board, Read, reading
-from roundelay.hub import Pause
-from roundelay.ops import Ask, Came, Hear, Op, Program, Reader, Rouse, Say, Send, advance
-from roundelay.posting import Post, note_unsent
 from roundelay.settings import Settings
-from roundelay.tickets import Desk, ListenOp, Ping, Receive, Subscribe, Unsubscribe, listening
 from roundelay.updates import Update
-from roundelay.within import start
 
 T = TypeVar("T")
 
 
-class AsyncShell:
+class AsyncRunner:
     """The connections and readers of one event loop."""
 
     def __init__(self, settings: Settings) -> None:
-        url = links.own_url(settings.redis_url)
-        twice, once = Retry(NoBackoff(), links.SECOND_TRIES), Retry(NoBackoff(), 0)
-        calls = redis.BlockingConnectionPool.from_url(url, retry=twice, **links.call_options(url))
-        reads = redis.ConnectionPool.from_url(url, retry=once, **links.read_options(url))
-        self._calls: Any = links.raw(redis.Redis(connection_pool=calls))
-        self._reads: Any = links.raw(redis.Redis(connection_pool=reads))
-        self.desk = Desk(settings.prefix)
-        self.board = Board(settings.prefix)
-        self._post = Post(settings)
+        url = redis_connections.without_our_options(settings.redis_url)
+        twice, once = Retry(NoBackoff(), redis_connections.SECOND_TRIES), Retry(NoBackoff(), 0)
+        calls = redis.BlockingConnectionPool.from_url(url, retry=twice, **redis_connections.call_options(url))
+        reads = redis.ConnectionPool.from_url(url, retry=once, **redis_connections.read_options(url))
+        self._calls: Any = redis_connections.raw(redis.Redis(connection_pool=calls))
+        self._reads: Any = redis_connections.raw(redis.Redis(connection_pool=reads))
+        self.subscriptions = Subscriptions(settings.prefix)
+        self.cursors = StreamCursors(settings.prefix)
+        self._sender = TaskSender(settings)
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    async def drive(self, program: Program[T]) -> T:
+    async def run(self, program: Program[T]) -> T:
         """Run a program that says nothing to its end."""
-        came = Came()
+        reply = Reply()
         try:
             while True:
-                came = await self._perform(advance(program, came))
+                reply = await self._perform(advance(program, reply))
         except StopIteration as stop:
             result: T = stop.value
             return result
@@ -56,15 +75,15 @@ class AsyncShell:
 
     async def follow(self, program: Program[None]) -> AsyncGenerator[Update, None]:
         """Run a program, yielding what it says."""
-        came = Came()
+        reply = Reply()
         try:
             while True:
-                op = advance(program, came)
-                if isinstance(op, Say):
+                op = advance(program, reply)
+                if isinstance(op, Emit):
                     yield op.update
-                    came = Came()
+                    reply = Reply()
                 else:
-                    came = await self._perform(op)
+                    reply = await self._perform(op)
         except StopIteration:
             return
         finally:
@@ -72,57 +91,57 @@ class AsyncShell:
 
     async def close(self) -> None:
         """Stop the readers and close every connection."""
-        self.desk.close()
-        self.board.close()
+        self.subscriptions.close()
+        self.cursors.close()
         while self._tasks:  # more than once, for the same reason as in _call
             for task in self._tasks:
                 task.cancel()
             await asyncio.wait(self._tasks, timeout=0.1)
-        await _join(start(self._post.close))
+        await _join(start(self._sender.close))
         await self._calls.aclose(close_connection_pool=True)
         await self._reads.aclose(close_connection_pool=True)
 
-    async def _perform(self, op: Op) -> Came:
+    async def _perform(self, op: Operation) -> Reply:
         try:
-            return Came(await self._act(op))
+            return Reply(await self._act(op))
         except RoundelayError as error:
-            return Came(error=error)
+            return Reply(error=error)
 
-    async def _act(self, op: Op) -> Any:
+    async def _act(self, op: Operation) -> Any:
         match op:
-            case Ask():
+            case Command():
                 return op.read(await self._call(op))
-            case Hear(asyncio.Event() as bell, timeout):
+            case WaitFor(asyncio.Event() as signal, timeout):
                 # Not asyncio.wait_for: before Python 3.12 it drops a cancellation that comes with the bell.
                 with suppress(TimeoutError):
                     async with asyncio.timeout(timeout):
-                        await bell.wait()
-            case Rouse(reader):
-                await self._rouse(reader)
-            case Send():
+                        await signal.wait()
+            case WakeReader(reader):
+                await self._wake_reader(reader)
+            case SendTask():
                 await self._send(op)
             case _:
                 raise TypeError(op)
         return None
 
-    async def _call(self, question: Ask[Any]) -> Any:
+    async def _call(self, command: Command[Any]) -> Any:
         # A task of its own, left behind when its time is over: redis-py may swallow a cancellation while it connects.
-        call = self._spawn(self._call_now(question))
+        call = self._spawn(self._call_now(command))
         try:
-            done, _ = await asyncio.wait({call}, timeout=question.limit)
+            done, _ = await asyncio.wait({call}, timeout=command.limit)
         finally:
             call.cancel()
         if not done:
             raise Unreachable("Redis did not answer in time")
         return call.result()
 
-    async def _call_now(self, question: Ask[Any]) -> Any:
+    async def _call_now(self, command: Command[Any]) -> Any:
         try:
             try:
-                return await self._calls.execute_command(*question.command())
+                return await self._calls.execute_command(*command.command())
             except NoScriptError:
-                return await self._calls.execute_command(*question.command(by_text=True))
-        except FAULTS as error:
+                return await self._calls.execute_command(*command.command(by_text=True))
+        except REDIS_ERRORS as error:
             raise translate(error) from error
 
     def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -136,37 +155,37 @@ class AsyncShell:
         if not task.cancelled():
             task.exception()  # whoever waits for it raises it; if nobody does any more, it is of no interest
 
-    async def _send(self, op: Send) -> None:
+    async def _send(self, op: SendTask) -> None:
         try:
             async with asyncio.timeout(op.limit):
-                await _join(start(lambda: self._post.send(op.message_id)))
+                await _join(start(lambda: self._sender.send(op.message_id)))
         except Exception as error:  # noqa: BLE001 - whatever the broker says, the message is stored
             note_unsent(op.message_id, error)
 
-    async def _rouse(self, reader: Reader) -> None:
+    async def _wake_reader(self, reader: Reader) -> None:
         if not reader.claim():
             with suppress(RoundelayError):
-                await self._call(replace(reader.wake(), limit=links.WAKE_SECONDS))
+                await self._call(replace(reader.wake(), limit=redis_connections.WAKE_SECONDS))
             return
-        run = self._read_streams if reader is self.board else self._listen
+        run = self._read_streams if reader is self.cursors else self._listen
         self._spawn(run())
 
     async def _read_streams(self) -> None:
         try:
-            await _run_reader(reading(self.board), _StreamPort(self._reads))
+            await _run_reader(reading(self.cursors), _StreamConnection(self._reads))
         except BaseException:  # one that comes to its end has retired by itself, and another may have begun
-            self.board.retire()
+            self.cursors.retire()
             raise
 
     async def _listen(self) -> None:
         pubsub = self._reads.pubsub()
         try:
-            await _run_reader(listening(self.desk), _ChannelPort(pubsub))
+            await _run_reader(listening(self.subscriptions), _PubSubConnection(pubsub))
         except BaseException:  # as above
-            self.desk.retire()
+            self.subscriptions.retire()
             raise
         finally:
-            with suppress(*FAULTS):
+            with suppress(*REDIS_ERRORS):
                 await pubsub.aclose()
 
 
@@ -174,22 +193,22 @@ async def _join(future: Future[T]) -> T:
     return await asyncio.wrap_future(future)
 
 
-class _Port(Protocol):
+class _Connection(Protocol):
     async def perform(self, op: Any) -> Any: ...
 
 
-async def _run_reader(program: Generator[Any, Any, None], port: _Port) -> None:
-    came = Came()
+async def _run_reader(program: Generator[Any, Any, None], port: _Connection) -> None:
+    reply = Reply()
     with suppress(StopIteration):
         while True:
-            op = advance(program, came)
+            op = advance(program, reply)
             try:
-                came = Came(await port.perform(op))
-            except FAULTS as error:
-                came = Came(error=translate(error))
+                reply = Reply(await port.perform(op))
+            except REDIS_ERRORS as error:
+                reply = Reply(error=translate(error))
 
 
-class _StreamPort:
+class _StreamConnection:
     """The connection that blocks in XREAD."""
 
     def __init__(self, client: Any) -> None:
@@ -205,13 +224,13 @@ class _StreamPort:
                 assert_never(op)
 
 
-class _ChannelPort:
+class _PubSubConnection:
     """The connection that listens."""
 
     def __init__(self, pubsub: Any) -> None:
         self._pubsub = pubsub
 
-    async def perform(self, op: ListenOp) -> Any:
+    async def perform(self, op: ListenOperation) -> Any:
         match op:
             case Subscribe(channels):
                 await self._pubsub.subscribe(*channels)
@@ -220,7 +239,7 @@ class _ChannelPort:
             case Ping():
                 await self._pubsub.ping()
             case Receive(timeout):
-                return links.read_notice(await self._pubsub.get_message(timeout=timeout))
+                return redis_connections.read_notice(await self._pubsub.get_message(timeout=timeout))
             case Pause(seconds):
                 await self._pubsub.aclose()
                 await asyncio.sleep(seconds)

@@ -3,9 +3,9 @@
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode
 
-from roundelay.feeds import BLOCK_SECONDS
-from roundelay.looks import as_text
-from roundelay.tickets import Notice
+from roundelay._core.answer_reader import Notice
+from roundelay._core.snapshot import as_text
+from roundelay._core.stream_reader import BLOCK_SECONDS
 
 CONNECT_SECONDS: Final = 1.5
 SOCKET_SECONDS: Final = 2.0
@@ -42,7 +42,7 @@ def _keepalive(url: str) -> dict[str, Any]:
     return {} if url.startswith("unix:") else {"socket_keepalive": True}
 
 
-def own_url(url: str) -> str:
+def without_our_options(url: str) -> str:
     """Return ``url`` without what we decide ourselves; the query of a URL would beat the options of a pool."""
     base, mark, query = url.partition("?")
     rest = [(name, value) for name, value in parse_qsl(query) if not _is_ours(name)]

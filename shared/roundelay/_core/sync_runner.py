@@ -11,43 +11,62 @@ from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError
 from redis.retry import Retry
 
-from roundelay import links
+from roundelay._core import redis_connections
+from roundelay._core.answer_reader import (
+    ListenOperation,
+    Ping,
+    Receive,
+    Subscribe,
+    Subscriptions,
+    Unsubscribe,
+    listening,
+)
+from roundelay._core.bounded_calls import call_within
+from roundelay._core.operations import (
+    Command,
+    Emit,
+    Operation,
+    Program,
+    Reader,
+    Reply,
+    SendTask,
+    WaitFor,
+    WakeReader,
+    advance,
+)
+from roundelay._core.redis_errors import REDIS_ERRORS, translate
+from roundelay._core.shared_reader import Pause
+from roundelay._core.stream_reader import Read, StreamCursors, reading
+from roundelay._core.task_sender import TaskSender, note_unsent
 from roundelay.errors import RoundelayError
-from roundelay.faults import FAULTS, translate
-from roundelay.feeds import Board, Read, reading
-from roundelay.hub import Pause
-from roundelay.ops import Ask, Came, Hear, Op, Program, Reader, Rouse, Say, Send, advance
-from roundelay.posting import Post, note_unsent
 from roundelay.settings import Settings
-from roundelay.tickets import Desk, ListenOp, Ping, Receive, Subscribe, Unsubscribe, listening
 from roundelay.updates import Update
-from roundelay.within import within
 
 T = TypeVar("T")
 
 
-class SyncShell:
+class SyncRunner:
     """The connections and readers of one process; a fork makes a new one."""
 
     def __init__(self, settings: Settings) -> None:
-        url = links.own_url(settings.redis_url)
-        twice, once = Retry(NoBackoff(), links.SECOND_TRIES), Retry(NoBackoff(), 0)
-        calls = redis.BlockingConnectionPool.from_url(url, retry=twice, **links.call_options(url))
-        reads = redis.ConnectionPool.from_url(url, retry=once, **links.read_options(url))
-        self._calls: Any = links.raw(redis.Redis(connection_pool=calls))
-        self._reads: Any = links.raw(redis.Redis(connection_pool=reads))
-        self.desk = Desk(settings.prefix)
-        self.board = Board(settings.prefix)
-        self._post = Post(settings)
+        url = redis_connections.without_our_options(settings.redis_url)
+        twice, once = Retry(NoBackoff(), redis_connections.SECOND_TRIES), Retry(NoBackoff(), 0)
+        calls = redis.BlockingConnectionPool.from_url(url, retry=twice, **redis_connections.call_options(url))
+        reads = redis.ConnectionPool.from_url(url, retry=once, **redis_connections.read_options(url))
+        self._calls: Any = redis_connections.raw(redis.Redis(connection_pool=calls))
+        self._reads: Any = redis_connections.raw(redis.Redis(connection_pool=reads))
+        self.subscriptions = Subscriptions(settings.prefix)
+        self.cursors = StreamCursors(settings.prefix)
+        self._sender = TaskSender(settings)
         self._stopped = threading.Event()
         self._threads: dict[str, threading.Thread] = {}
 
-    def drive(self, program: Program[T]) -> T:
+    def run(self, program: Program[T]) -> T:
         """Run a program that says nothing to its end."""
-        came = Came()
+        reply = Reply()
         try:
             while True:
-                came = self._perform(advance(program, came))
+                reply = self._perform(advance(program, reply))
         except StopIteration as stop:
             result: T = stop.value
             return result
@@ -56,15 +75,15 @@ class SyncShell:
 
     def follow(self, program: Program[None]) -> Generator[Update, None, None]:
         """Run a program, yielding what it says."""
-        came = Came()
+        reply = Reply()
         try:
             while True:
-                op = advance(program, came)
-                if isinstance(op, Say):
+                op = advance(program, reply)
+                if isinstance(op, Emit):
                     yield op.update
-                    came = Came()
+                    reply = Reply()
                 else:
-                    came = self._perform(op)
+                    reply = self._perform(op)
         except StopIteration:
             return
         finally:
@@ -73,102 +92,102 @@ class SyncShell:
     def close(self) -> None:
         """Stop the readers and close every connection."""
         self._stopped.set()
-        for hub in (self.desk, self.board):
+        for hub in (self.subscriptions, self.cursors):
             hub.close()
             thread = self._threads.get(hub.name)
             if thread is not None and thread.is_alive():
                 self._call_kindly(hub.wake())
-                thread.join(links.WAKE_SECONDS)
-        self._post.close()
+                thread.join(redis_connections.WAKE_SECONDS)
+        self._sender.close()
         self._calls.connection_pool.disconnect()
         self._reads.connection_pool.disconnect()
 
-    def _perform(self, op: Op) -> Came:
+    def _perform(self, op: Operation) -> Reply:
         try:
-            return Came(self._act(op))
+            return Reply(self._act(op))
         except RoundelayError as error:
-            return Came(error=error)
+            return Reply(error=error)
 
-    def _act(self, op: Op) -> Any:
+    def _act(self, op: Operation) -> Any:
         match op:
-            case Ask():
+            case Command():
                 return op.read(self._call(op))
-            case Hear(threading.Event() as bell, timeout):
-                bell.wait(timeout)
-            case Rouse(reader):
-                self._rouse(reader)
-            case Send():
+            case WaitFor(threading.Event() as signal, timeout):
+                signal.wait(timeout)
+            case WakeReader(reader):
+                self._wake_reader(reader)
+            case SendTask():
                 self._send(op)
             case _:
                 raise TypeError(op)
         return None
 
-    def _call(self, question: Ask[Any]) -> Any:
-        return within(question.limit, lambda: self._call_now(question))
+    def _call(self, command: Command[Any]) -> Any:
+        return call_within(command.limit, lambda: self._call_now(command))
 
-    def _call_now(self, question: Ask[Any]) -> Any:
+    def _call_now(self, command: Command[Any]) -> Any:
         try:
             try:
-                return self._calls.execute_command(*question.command())
+                return self._calls.execute_command(*command.command())
             except NoScriptError:
-                return self._calls.execute_command(*question.command(by_text=True))
-        except FAULTS as error:
+                return self._calls.execute_command(*command.command(by_text=True))
+        except REDIS_ERRORS as error:
             raise translate(error) from error
 
-    def _call_kindly(self, question: Ask[None]) -> None:
+    def _call_kindly(self, command: Command[None]) -> None:
         with suppress(RoundelayError):
-            self._call(replace(question, limit=links.WAKE_SECONDS))
+            self._call(replace(command, limit=redis_connections.WAKE_SECONDS))
 
-    def _send(self, op: Send) -> None:
+    def _send(self, op: SendTask) -> None:
         try:
-            within(op.limit, lambda: self._post.send(op.message_id))
+            call_within(op.limit, lambda: self._sender.send(op.message_id))
         except Exception as error:  # noqa: BLE001 - whatever the broker says, the message is stored
             note_unsent(op.message_id, error)
 
-    def _rouse(self, reader: Reader) -> None:
+    def _wake_reader(self, reader: Reader) -> None:
         if not reader.claim():
             self._call_kindly(reader.wake())
             return
-        run = self._read_streams if reader is self.board else self._listen
+        run = self._read_streams if reader is self.cursors else self._listen
         thread = threading.Thread(target=run, name=f"roundelay-{reader.name}", daemon=True)
         self._threads[reader.name] = thread
         thread.start()
 
     def _read_streams(self) -> None:
         try:
-            _run_reader(reading(self.board), _StreamPort(self._reads, self._stopped))
+            _run_reader(reading(self.cursors), _StreamConnection(self._reads, self._stopped))
         except BaseException:  # one that comes to its end has retired by itself, and another may have begun
-            self.board.retire()
+            self.cursors.retire()
             raise
 
     def _listen(self) -> None:
         pubsub = self._reads.pubsub()
         try:
-            _run_reader(listening(self.desk), _ChannelPort(pubsub, self._stopped))
+            _run_reader(listening(self.subscriptions), _PubSubConnection(pubsub, self._stopped))
         except BaseException:  # as above
-            self.desk.retire()
+            self.subscriptions.retire()
             raise
         finally:
-            with suppress(*FAULTS):
+            with suppress(*REDIS_ERRORS):
                 pubsub.close()
 
 
-class _Port(Protocol):
+class _Connection(Protocol):
     def perform(self, op: Any) -> Any: ...
 
 
-def _run_reader(program: Generator[Any, Any, None], port: _Port) -> None:
-    came = Came()
+def _run_reader(program: Generator[Any, Any, None], port: _Connection) -> None:
+    reply = Reply()
     with suppress(StopIteration):
         while True:
-            op = advance(program, came)
+            op = advance(program, reply)
             try:
-                came = Came(port.perform(op))
-            except FAULTS as error:
-                came = Came(error=translate(error))
+                reply = Reply(port.perform(op))
+            except REDIS_ERRORS as error:
+                reply = Reply(error=translate(error))
 
 
-class _StreamPort:
+class _StreamConnection:
     """The connection that blocks in XREAD."""
 
     def __init__(self, client: Any, stopped: threading.Event) -> None:
@@ -184,13 +203,13 @@ class _StreamPort:
                 assert_never(op)
 
 
-class _ChannelPort:
+class _PubSubConnection:
     """The connection that listens."""
 
     def __init__(self, pubsub: Any, stopped: threading.Event) -> None:
         self._pubsub, self._stopped = pubsub, stopped
 
-    def perform(self, op: ListenOp) -> Any:
+    def perform(self, op: ListenOperation) -> Any:
         match op:
             case Subscribe(channels):
                 self._pubsub.subscribe(*channels)
@@ -199,7 +218,7 @@ class _ChannelPort:
             case Ping():
                 self._pubsub.ping()
             case Receive(timeout):
-                return links.read_notice(self._pubsub.get_message(timeout=timeout))
+                return redis_connections.read_notice(self._pubsub.get_message(timeout=timeout))
             case Pause(seconds):
                 self._pubsub.close()
                 self._stopped.wait(seconds)

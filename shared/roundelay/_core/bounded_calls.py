@@ -72,7 +72,7 @@ def _next(calls: SimpleQueue[_Call]) -> _Call | None:
         return None
 
 
-def within(seconds: float, call: Callable[[], T]) -> T:
+def call_within(seconds: float, call: Callable[[], T]) -> T:
     """Return what ``call`` returns, or raise ``Unreachable`` after ``seconds``."""
     future = start(call)
     try:

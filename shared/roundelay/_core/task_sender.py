@@ -17,7 +17,7 @@ class _Sender(Protocol):
     def close(self) -> None: ...
 
 
-class Post:
+class TaskSender:
     """Sends tasks; thread-safe. Nothing is imported or connected before the first."""
 
     def __init__(self, settings: Settings) -> None:
@@ -37,8 +37,10 @@ class Post:
     def _open(self) -> _Sender:
         with self._lock:
             if self._sender is None:
-                sending = import_module("roundelay.sending")  # celery: half a second, and only a submit needs it
-                sender = sending.Sender(self._settings.broker_url, messages_queue(self._settings.prefix))
+                sending = import_module(
+                    "roundelay._core.celery_sender"
+                )  # celery: half a second, and only a submit needs it
+                sender = sending.CelerySender(self._settings.broker_url, messages_queue(self._settings.prefix))
                 self._sender = cast("_Sender", sender)
             return self._sender
 

@@ -24,7 +24,7 @@ def transport_options(broker_url: str) -> dict[str, Any]:
     return {"read_timeout": SOCKET_SECONDS, "write_timeout": SOCKET_SECONDS, "confirm_publish": True}
 
 
-class Sender:
+class CelerySender:
     """Sends the task of a new message to one queue, through pooled producers; thread-safe."""
 
     def __init__(self, broker_url: str, queue: str) -> None:

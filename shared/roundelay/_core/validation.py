@@ -50,7 +50,7 @@ class Options(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class ValidatedSubmission:
     """A checked submission, with what its idempotency record needs."""
 
     submission: Submission
@@ -59,7 +59,7 @@ class Parcel:
     digest: str
 
 
-def compose(text: str, options: Mapping[str, Any], *, max_message_bytes: int) -> Parcel:
+def validate(text: str, options: Mapping[str, Any], *, max_message_bytes: int) -> ValidatedSubmission:
     """Return the submission, or raise ``InvalidSubmission`` that names every fault and shows no value."""
     given = {name: value for name, value in options.items() if value is not None}
     faults = [*_unknown(options), *_faults_of_content(text, given, max_message_bytes)]
@@ -74,7 +74,7 @@ def compose(text: str, options: Mapping[str, Any], *, max_message_bytes: int) ->
         raise _invalid(faults) from None  # pydantic's own text shows values
     if faults:
         raise _invalid(faults)
-    return Parcel(submission, str(given.get("conversation_id", "")), _digest(submission))
+    return ValidatedSubmission(submission, str(given.get("conversation_id", "")), _digest(submission))
 
 
 def _invalid(faults: list[str]) -> InvalidSubmission:

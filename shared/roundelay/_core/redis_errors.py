@@ -4,7 +4,7 @@ import redis.exceptions as theirs
 
 from roundelay.errors import ServiceUnavailable, Unreachable
 
-FAULTS = (theirs.RedisError, OSError)
+REDIS_ERRORS = (theirs.RedisError, OSError)
 """What a call to Redis may raise."""
 
 

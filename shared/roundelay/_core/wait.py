@@ -2,14 +2,15 @@
 
 from typing import Final
 
-from roundelay import asks, names
-from roundelay.doubt import Doubt
+from roundelay import names
+from roundelay._core import redis_commands
+from roundelay._core.answer_reader import Subscription, Subscriptions
+from roundelay._core.deadline import Deadline, not_found
+from roundelay._core.forgotten import ForgottenCheck
+from roundelay._core.operations import Program, Signal, WaitFor, WakeReader, execute
+from roundelay._core.shared_reader import pauses
+from roundelay._core.snapshot import Snapshot
 from roundelay.errors import Unreachable
-from roundelay.hub import pauses
-from roundelay.looks import Look
-from roundelay.ops import Bell, Hear, Program, Rouse, ask
-from roundelay.patience import Patience, not_found
-from roundelay.tickets import Desk, Ticket
 from roundelay.updates import Answer
 
 SUBSCRIBED_WITHIN: Final = 2.0
@@ -25,28 +26,28 @@ ASK_EVERY: Final = 0.5
 class Wait:
     """One call of ``wait``."""
 
-    def __init__(self, patience: Patience, desk: Desk, bell: Bell) -> None:
-        self.patience, self.desk, self.bell = patience, desk, bell
-        self.ticket = Ticket(names.answer_key(patience.prefix, patience.message_id), bell)
+    def __init__(self, deadline: Deadline, subscriptions: Subscriptions, signal: Signal) -> None:
+        self.deadline, self.subscriptions, self.signal = deadline, subscriptions, signal
+        self.subscription = Subscription(names.answer_key(deadline.prefix, deadline.message_id), signal)
         self.was_known = self.is_forgotten = False
-        self.doubt = Doubt(patience.prefix, patience.message_id, patience.clock)
+        self.forgotten = ForgottenCheck(deadline.prefix, deadline.message_id, deadline.clock)
 
     def run(self) -> Program[Answer]:
         """Return the answer, whatever its status."""
-        self.desk.watch(self.ticket)
+        self.subscriptions.watch(self.subscription)
         try:
-            yield Rouse(self.desk)
+            yield WakeReader(self.subscriptions)
             return (yield from self._until_answered())
         finally:
-            self.desk.leave(self.ticket)
+            self.subscriptions.leave(self.subscription)
 
     def _until_answered(self) -> Program[Answer]:
         wait, delay = SUBSCRIBED_WITHIN, pauses()
         while True:
-            yield Hear(self.bell, self.patience.left(wait))
-            self.bell.clear()
-            if self.ticket.answer is not None:
-                return Answer.model_validate_json(self.ticket.answer)
+            yield WaitFor(self.signal, self.deadline.left(wait))
+            self.signal.clear()
+            if self.subscription.answer is not None:
+                return Answer.model_validate_json(self.subscription.answer)
             try:
                 answer = yield from self._look()
             except Unreachable:
@@ -55,23 +56,23 @@ class Wait:
             if answer is not None:
                 return answer
             wait, delay = (ASK_EVERY if self.is_forgotten else LOOK_EVERY), pauses()
-            yield Rouse(self.desk)
+            yield WakeReader(self.subscriptions)
 
     def _look(self) -> Program[Answer | None]:
-        look = yield from self.patience.look()
+        look = yield from self.deadline.look()
         if look.answer is not None:
             return look.answer
         yield from self._note_unknown(look)
-        if self.patience.is_over:
-            raise self.patience.timed_out()
+        if self.deadline.is_over:
+            raise self.deadline.timed_out()
         return None
 
-    def _note_unknown(self, look: Look) -> Program[None]:
+    def _note_unknown(self, look: Snapshot) -> Program[None]:
         self.was_known = self.was_known or look.known
         self.is_forgotten = self.was_known and not look.known
         if self.is_forgotten:  # Redis was emptied: the workers know the message, and publish it again
-            yield from ask(asks.restore(self.patience.prefix, self.patience.message_id))
+            yield from execute(redis_commands.restore(self.deadline.prefix, self.deadline.message_id))
         elif not look.known:
-            if not (yield from self.doubt.lasts(look)):
+            if not (yield from self.forgotten.lasts(look)):
                 raise not_found()
             self.is_forgotten = True

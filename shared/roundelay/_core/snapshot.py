@@ -24,7 +24,7 @@ def as_stream_id(value: bytes | str) -> StreamId:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Snapshot:
     """What was found: each part may have expired, or not be there yet."""
 
     answer: Answer | None = None
@@ -46,12 +46,12 @@ class Look:
         return self.answer is not None or (self.state is not None and self.state.status in FINAL)
 
 
-def read_look(message_id: str, reply: Any) -> Look:
+def read_snapshot(message_id: str, reply: Any) -> Snapshot:
     """Read the reply of the script ``LOOK``."""
     raw_answer, raw_state, record, last, lost, filled = reply
     answer = Answer.model_validate_json(raw_answer) if raw_answer else None
     fields = {as_text(k): as_text(v) for k, v in zip(raw_state[::2], raw_state[1::2], strict=True)}
-    return Look(
+    return Snapshot(
         answer=answer,
         state=_state(message_id, fields, answer, record, is_lost=bool(lost)),
         tail=as_stream_id(last[0]) if last else None,

@@ -15,7 +15,7 @@ IDLE_SECONDS: Final = 15.0
 Clock = Callable[[], float]
 
 
-class Hub:
+class SharedReader:
     """Decides when the reader starts and stops. The lock also guards what a subclass keeps."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
