@@ -56,7 +56,7 @@ __all__ = [
 _HOMES = {
     "async_client": ("AsyncClient", "AsyncJob"),
     "client": ("Client", "Job"),
-    "composing": ("Options",),
+    "_core.validation": ("Options",),
     "errors": (
         "AnswerTimeout",
         "IdempotencyConflict",

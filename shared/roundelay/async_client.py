@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # redis takes as long to import as all the rest; nothing is c
 
 
 class _SharedParts:
-    """What a client and its handles share: the verbs, and one shell per process and event loop."""
+    """What a client and its handles share: the programs, and one runner per process and event loop."""
 
     def __init__(self, programs: Programs) -> None:
         self.programs = programs

@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # redis takes as long to import as all the rest; nothing is c
 
 
 class _SharedParts:
-    """What a client and its handles share: the verbs, and one shell per process."""
+    """What a client and its handles share: the programs, and one runner per process."""
 
     def __init__(self, programs: Programs) -> None:
         self.programs = programs
@@ -132,7 +132,7 @@ class Job:
         """Return the updates after ``seq`` number ``after``, as they come, up to and with ``ended``.
 
         Every durable update comes once and in order; where some are lost for good, one of kind ``gap`` says which.
-        After the number of ``ended`` itself nothing comes; after one beyond it, which nobody can have seen, ``ended``.
+        After the number of ``ended`` itself nothing comes; after a number beyond it, ``ended`` comes once more.
         Raises as ``wait`` does; ``timeout`` counts for the whole.
         """
         runner = self._core.runner

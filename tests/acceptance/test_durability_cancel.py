@@ -8,7 +8,7 @@ from harness.waiting import eventually
 from harness.words import STREAMED, call
 from sqlalchemy import MetaData, create_engine
 
-from roundelay._core.validation import compose
+from roundelay._core.validation import validate
 from roundelay.names import cancels_key
 from roundelay.sql import enqueue, outbox_table
 
@@ -179,7 +179,7 @@ def test_a_message_cancelled_before_its_transaction_is_committed_never_starts(de
     place = deploy("sqlite")
     place.start()
     text = place.scripted({"text": "no"}, name="early")
-    submission = compose(text, {}, max_message_bytes=100_000).submission
+    submission = validate(text, {}, max_message_bytes=100_000).submission
     job = place.client.nudge(submission.message_id)
 
     assert job.cancel() is True

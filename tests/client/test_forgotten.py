@@ -5,8 +5,8 @@ import time
 import pytest
 
 from roundelay import MessageNotFound, names
-from roundelay._core.forgotten import FORGOTTEN_SECONDS, NOBODY_SECONDS, ForgottenCheck
-from roundelay._core.snapshot import Snapshot
+from roundelay._core.deadline import FORGOTTEN_SECONDS, NOBODY_SECONDS, ForgottenCheck
+from roundelay._core.redis_commands import Snapshot
 
 pytestmark = pytest.mark.services
 

@@ -9,7 +9,14 @@ import redis.exceptions as theirs
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from roundelay._core.answer_reader import (
+from roundelay._core.bounded_calls import call_within
+from roundelay._core.deadline import LIMIT_AWAY, Deadline
+from roundelay._core.follow import BUFFER, Follow, Read, StreamCursor, StreamCursors, Tracker, decide, reading
+from roundelay._core.operations import Command, Emit, Reply, WaitFor, WakeReader, advance
+from roundelay._core.redis_commands import Snapshot
+from roundelay._core.redis_connections import translate
+from roundelay._core.shared_reader import IDLE_SECONDS, Pause
+from roundelay._core.wait import (
     Notice,
     Ping,
     Receive,
@@ -17,17 +24,9 @@ from roundelay._core.answer_reader import (
     Subscription,
     Subscriptions,
     Unsubscribe,
+    Wait,
     listening,
 )
-from roundelay._core.bounded_calls import call_within
-from roundelay._core.deadline import LIMIT_AWAY, Deadline
-from roundelay._core.follow import Follow, Tracker, decide
-from roundelay._core.operations import Command, Emit, Reply, WaitFor, WakeReader, advance
-from roundelay._core.redis_errors import translate
-from roundelay._core.shared_reader import IDLE_SECONDS, Pause
-from roundelay._core.snapshot import Snapshot
-from roundelay._core.stream_reader import BUFFER, Read, StreamCursor, StreamCursors, reading
-from roundelay._core.wait import Wait
 from roundelay.errors import AnswerTimeout, MessageNotFound, ServiceUnavailable, Unreachable
 from roundelay.sql import _now
 from roundelay.updates import MessageState
@@ -49,13 +48,13 @@ def entries(*seqs: int):
     return [((seq, 0), update(seq)) for seq in seqs]
 
 
-def join(cursors: StreamCursors, cursor: int) -> StreamCursor:
+def join(cursors: StreamCursors, after: int) -> StreamCursor:
     cursor = StreamCursor("s", threading.Event())
-    cursors.join(cursor, (cursor, 0))
+    cursors.join(cursor, (after, 0))
     return cursor
 
 
-def test_a_feed_that_joins_at_an_earlier_place_is_not_brought_what_was_read_from_a_later_one():
+def test_a_cursor_that_joins_at_an_earlier_place_is_not_brought_what_was_read_from_a_later_one():
     cursors = StreamCursors("p")
     ahead = join(cursors, 10)
     request = cursors.request()
@@ -68,7 +67,7 @@ def test_a_feed_that_joins_at_an_earlier_place_is_not_brought_what_was_read_from
     assert cursors.request().streams["s"] == (5, 0)
 
 
-def test_a_feed_is_brought_nothing_twice():
+def test_a_cursor_is_brought_nothing_twice():
     cursors = StreamCursors("p")
     cursor = join(cursors, 0)
     request = cursors.request()
@@ -78,7 +77,7 @@ def test_a_feed_is_brought_nothing_twice():
     assert [place[0] for place, _ in cursors.take(cursor)[0]] == [1, 2, 3]
 
 
-def test_a_slow_feed_is_parted_alone_and_its_buffer_is_dropped():  # rule 16
+def test_a_slow_cursor_is_detached_alone_and_its_buffer_is_dropped():  # rule 16
     cursors = StreamCursors("p")
     slow, quick = join(cursors, 0), join(cursors, 0)
     for seq in range(1, BUFFER + 2):

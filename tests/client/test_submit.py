@@ -23,8 +23,8 @@ from roundelay import (
     Submission,
     Update,
     names,
-    redis_commands,
 )
+from roundelay._core import redis_commands
 from roundelay._core.validation import validate
 
 pytestmark = pytest.mark.services

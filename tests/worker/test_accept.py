@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import redis.asyncio as aioredis
 
-from roundelay._core import asks
+from roundelay._core import redis_commands
 from roundelay._core.validation import validate
 from roundelay.names import inbox_key, record_key, waiting_key
 from roundelay_worker.accept import Acceptor
@@ -41,7 +41,7 @@ class Place:
 
     async def submit(self, text: str = "hello") -> str:
         parcel = validate(text, {"conversation_id": "c"}, max_message_bytes=2_000_000)
-        question = asks.submit(PREFIX, parcel.submission, scope="c", digest=parcel.digest, keep=60)
+        question = redis_commands.submit(PREFIX, parcel.submission, scope="c", digest=parcel.digest, keep=60)
         await self.redis.execute_command(*question.command(by_text=True))
         return parcel.submission.message_id
 

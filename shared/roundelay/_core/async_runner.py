@@ -1,4 +1,4 @@
-"""Performs what programs ask for on the event loop; decides nothing."""
+"""Runs programs on an event loop: performs their operations, decides nothing."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine, Generator
@@ -13,16 +13,8 @@ from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError
 
 from roundelay._core import redis_connections
-from roundelay._core.answer_reader import (
-    ListenOperation,
-    Ping,
-    Receive,
-    Subscribe,
-    Subscriptions,
-    Unsubscribe,
-    listening,
-)
 from roundelay._core.bounded_calls import start
+from roundelay._core.follow import Read, StreamCursors, reading
 from roundelay._core.operations import (
     Command,
     Emit,
@@ -35,10 +27,18 @@ from roundelay._core.operations import (
     WakeReader,
     advance,
 )
-from roundelay._core.redis_errors import REDIS_ERRORS, translate
+from roundelay._core.redis_connections import REDIS_ERRORS, translate
 from roundelay._core.shared_reader import Pause
-from roundelay._core.stream_reader import Read, StreamCursors, reading
 from roundelay._core.task_sender import TaskSender, note_unsent
+from roundelay._core.wait import (
+    ListenOperation,
+    Ping,
+    Receive,
+    Subscribe,
+    Subscriptions,
+    Unsubscribe,
+    listening,
+)
 from roundelay.errors import RoundelayError, Unreachable
 from roundelay.settings import Settings
 from roundelay.updates import Update
@@ -62,7 +62,7 @@ class AsyncRunner:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def run(self, program: Program[T]) -> T:
-        """Run a program that says nothing to its end."""
+        """Run a program that emits nothing, and return its result."""
         reply = Reply()
         try:
             while True:
@@ -74,7 +74,7 @@ class AsyncRunner:
             program.close()
 
     async def follow(self, program: Program[None]) -> AsyncGenerator[Update, None]:
-        """Run a program, yielding what it says."""
+        """Run a program, yielding the updates that it emits."""
         reply = Reply()
         try:
             while True:
@@ -112,7 +112,7 @@ class AsyncRunner:
             case Command():
                 return op.read(await self._call(op))
             case WaitFor(asyncio.Event() as signal, timeout):
-                # Not asyncio.wait_for: before Python 3.12 it drops a cancellation that comes with the bell.
+                # Not asyncio.wait_for: before Python 3.12 it drops a cancellation that coincides with the signal.
                 with suppress(TimeoutError):
                     async with asyncio.timeout(timeout):
                         await signal.wait()
@@ -153,7 +153,7 @@ class AsyncRunner:
     def _forget(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # whoever waits for it raises it; if nobody does any more, it is of no interest
+            task.exception()  # the waiter re-raises it; without a waiter it is of no interest
 
     async def _send(self, op: SendTask) -> None:
         try:

@@ -61,7 +61,7 @@ def _make(
 
 
 def _next(calls: SimpleQueue[_Call]) -> _Call | None:
-    """Wait for a call; None if for a while nobody had any, and nobody can have one for us any more."""
+    """Return the next call, or None after 5 s idle, once no caller can hand us one."""
     try:
         return calls.get(timeout=_IDLE)
     except Empty:

@@ -1,12 +1,16 @@
-"""How long a program waits, and how it bears with a Redis that is away for a moment."""
+"""Deadlines of calls: how long a program waits, and how long it tolerates a Redis that is away.
+
+Workers mark in Redis when it holds everything that the database knows. Until then an unknown id may have been
+forgotten by a Redis that was emptied, so it is looked up again for some seconds; after that it is unknown at once.
+"""
 
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from roundelay._core import redis_commands
-from roundelay._core.operations import Program, execute
+from roundelay._core.operations import Program, Signal, WaitFor, execute
+from roundelay._core.redis_commands import Snapshot
 from roundelay._core.shared_reader import Clock
-from roundelay._core.snapshot import Snapshot
 from roundelay.errors import AnswerTimeout, MessageNotFound, ServiceUnavailable, Unreachable
 from roundelay.updates import MessageState
 
@@ -82,3 +86,39 @@ class Deadline:
 def not_found() -> MessageNotFound:
     """Return the error for an id that Redis does not know."""
     return MessageNotFound("no such message here, or its records have expired")
+
+
+FORGOTTEN_SECONDS: Final = 10.0
+"""How long workers that listen have to bring a message back."""
+NOBODY_SECONDS: Final = 0.7
+"""How long to wait for a worker that listens: after a restart of Redis they are back within half a second."""
+SOON: Final = 0.2
+
+
+@dataclass(slots=True)
+class ForgottenCheck:
+    """Decides how long an unknown id is looked up again; the time starts with the first look that does not know it."""
+
+    prefix: str
+    message_id: str
+    clock: Clock
+    _since: float | None = None
+
+    def lasts(self, look: Snapshot) -> Program[bool]:
+        """Ask the workers to restore the message and return whether to look again."""
+        if look.is_filled:
+            return False
+        now = self.clock()
+        self._since = now if self._since is None else self._since
+        listening = yield from execute(redis_commands.restore(self.prefix, self.message_id))
+        return now - self._since < (FORGOTTEN_SECONDS if listening else NOBODY_SECONDS)
+
+
+def find_message(prefix: str, message_id: str, clock: Clock, signal: Signal) -> Program[Snapshot]:
+    """Look until the message is known, or raise MessageNotFound once Redis cannot have forgotten it."""
+    forgotten = ForgottenCheck(prefix, message_id, clock)
+    while not (look := (yield from execute(redis_commands.look(prefix, message_id)))).known:
+        if not (yield from forgotten.lasts(look)):
+            raise not_found()
+        yield WaitFor(signal, SOON)
+    return look

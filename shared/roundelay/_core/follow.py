@@ -1,23 +1,170 @@
-"""The program of ``follow``: every durable update once and in order, whatever happens to stream and reader."""
+"""The program of ``follow``: every durable update once and in order, whatever happens to stream and reader.
 
-from collections.abc import Iterator
+All followers of a process share one blocking XREAD. A cursor keeps its follower's place in its stream and a small
+buffer. When a slow follower's buffer is full it is dropped and the cursor detached: the follower then reads the stream
+itself from its place, so it misses no durable update and costs the other followers nothing. The reader is woken by a
+stream of its own, which is read along with the others: a wake before the XREAD ends it as well as one during it.
+"""
+
+import time
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, Literal, assert_never
+from typing import Any, Final, Literal, assert_never
+from uuid import uuid4
 
 from pydantic import ValidationError
 
 from roundelay import names
 from roundelay._core import redis_commands
-from roundelay._core.deadline import Deadline, not_found
-from roundelay._core.forgotten import ForgottenCheck
-from roundelay._core.operations import Emit, Program, Signal, WaitFor, WakeReader, execute
-from roundelay._core.redis_commands import Entry
-from roundelay._core.shared_reader import pauses
-from roundelay._core.snapshot import Snapshot, StreamId
-from roundelay._core.stream_reader import StreamCursor, StreamCursors
-from roundelay.errors import Unreachable
+from roundelay._core.deadline import Deadline, ForgottenCheck, not_found
+from roundelay._core.operations import Command, Emit, Program, Signal, WaitFor, WakeReader, execute
+from roundelay._core.redis_commands import Entry, Snapshot, StreamId
+from roundelay._core.shared_reader import Clock, Pause, SharedReader, pauses
+from roundelay.errors import RoundelayError, Unreachable
 from roundelay.updates import Answer, Update
+
+BUFFER: Final = 256
+BLOCK_SECONDS: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Block on these streams, each from the id given."""
+
+    streams: dict[str, StreamId]
+
+    @property
+    def words(self) -> tuple[str | int, ...]:
+        """The command as sent."""
+        ids = [f"{seq}-{position}" for seq, position in self.streams.values()]
+        return (
+            "XREAD",
+            "COUNT",
+            redis_commands.PAGE,
+            "BLOCK",
+            int(BLOCK_SECONDS * 1000),
+            "STREAMS",
+            *self.streams,
+            *ids,
+        )
+
+
+class StreamCursor:
+    """One follower's place in one stream, with the entries not taken yet; guarded by the lock of ``StreamCursors``."""
+
+    def __init__(self, stream: str, signal: Signal) -> None:
+        self.stream = stream
+        self.signal = signal
+        self.tail: StreamId = (0, 0)
+        self.entries: list[Entry] = []
+        self.is_detached = True
+
+    def take(self) -> tuple[list[Entry], bool]:
+        """Return the new entries in order, and whether the follower must read the stream itself from now on."""
+        entries, self.entries = self.entries, []
+        return entries, self.is_detached
+
+    def offer(self, entries: list[Entry]) -> None:
+        """Buffer what is new; when the buffer is full, drop it and detach from the shared reader."""
+        news = [entry for entry in entries if entry[0] > self.tail]
+        if news:
+            self.entries.extend(news)
+            self.tail = news[-1][0]
+        if len(self.entries) > BUFFER:
+            self.detach()
+        self.signal.set()
+
+    def detach(self) -> None:
+        """Leave the follower to read the stream itself."""
+        self.entries = []
+        self.is_detached = True
+        self.signal.set()
+
+
+class StreamCursors(SharedReader):
+    """All stream cursors of a process; guarded by its lock."""
+
+    name = "updates"
+
+    def __init__(self, prefix: str, clock: Clock = time.monotonic) -> None:
+        super().__init__(clock)
+        self._wake = names.wake_key(prefix, uuid4().hex)
+        self._woken_at: StreamId = (0, 0)
+        self._cursors: dict[str, set[StreamCursor]] = {}
+
+    def wake(self) -> Command[None]:
+        """Return what ends the reader's XREAD, now or the next one."""
+        return redis_commands.wake_stream(self._wake)
+
+    def join(self, cursor: StreamCursor, after: StreamId) -> None:
+        """Deliver every entry after ``after`` to ``cursor`` from now on."""
+        with self.lock:
+            cursor.tail, cursor.entries, cursor.is_detached = after, [], False
+            self._cursors.setdefault(cursor.stream, set()).add(cursor)
+
+    def leave(self, cursor: StreamCursor) -> None:
+        """Stop delivering to ``cursor``."""
+        with self.lock:
+            self._drop(cursor)
+
+    def take(self, cursor: StreamCursor) -> tuple[list[Entry], bool]:
+        """Return the new entries, and whether the follower must read its stream itself from now on."""
+        with self.lock:
+            return cursor.take()
+
+    def request(self) -> Read:
+        """Return what is to be read next: each stream from its slowest cursor on."""
+        with self.lock:
+            tails = {stream: min(cursor.tail for cursor in cursors) for stream, cursors in self._cursors.items()}
+            return Read({self._wake: self._woken_at, **tails})
+
+    def deliver(self, request: Read, streams: dict[str, list[Entry]]) -> None:
+        """Deliver what was read, except to cursors that joined meanwhile at an earlier place."""
+        with self.lock:
+            for entry_id, _ in streams.pop(self._wake, []):
+                self._woken_at = entry_id
+            for stream, entries in streams.items():
+                for cursor in list(self._cursors.get(stream, ())):
+                    self._bring(cursor, request.streams[stream], entries)
+
+    def detach_all(self) -> None:
+        """The connection was lost: each follower looks for itself what became of its stream."""
+        with self.lock:
+            for cursor in [cursor for cursors in self._cursors.values() for cursor in cursors]:
+                cursor.detach()
+                self._drop(cursor)
+
+    def _bring(self, cursor: StreamCursor, start: StreamId, entries: list[Entry]) -> None:
+        if start <= cursor.tail:
+            cursor.offer(entries)
+        if cursor.is_detached:
+            self._drop(cursor)
+
+    def _drop(self, cursor: StreamCursor) -> None:
+        cursors = self._cursors.get(cursor.stream, set())
+        cursors.discard(cursor)
+        if not cursors:
+            self._cursors.pop(cursor.stream, None)
+
+    def _is_used(self) -> bool:
+        return bool(self._cursors)
+
+
+def reading(cursors: StreamCursors) -> Generator[Read | Pause, Any, None]:
+    """Read for all cursors until none is left; yields operations and is sent the replies of XREAD."""
+    pause = pauses()
+    while cursors.goes_on():
+        request = cursors.request()
+        try:
+            reply = yield request
+        except RoundelayError:
+            cursors.detach_all()
+            yield next(pause)
+        else:
+            cursors.deliver(request, redis_commands.read_streams(reply))
+            pause = pauses()
+
 
 CHECK_EVERY: Final = 10.0
 """Seconds of silence after which the follower looks whether the message has ended unnoticed."""
@@ -66,7 +213,7 @@ class Tracker:
     def _next(self, entry_id: StreamId, text: bytes) -> Iterator[Update]:
         seq, position = entry_id
         update = _parse(text)
-        if update is None:  # written by nobody we know; if it was durable, the next one shows the gap
+        if update is None:  # not an update that we know; if it was durable, the next one shows the gap
             return
         if position == 0 and seq > self.seq + 1:
             yield self._gap(seq - 1, update.at)
@@ -119,7 +266,7 @@ class Follow:
         self.restore_until: float | None = None
 
     def run(self) -> Program[None]:
-        """Say every update, then return."""
+        """Emit every update, then return."""
         delay = pauses()
         try:
             while not (self.is_done or self.tracker.ended):
@@ -159,7 +306,7 @@ class Follow:
         match course:
             case "done":
                 self.is_done = True
-                if look.answer and look.tail and look.tail[0] < self.tracker.seq:  # nobody can have seen that number
+                if look.answer and look.tail and look.tail[0] < self.tracker.seq:  # a number beyond the end
                     yield Emit(self.tracker.end(look.answer, look.tail[0]))
             case "unknown":
                 if not (yield from self.forgotten.lasts(look)):

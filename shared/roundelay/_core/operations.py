@@ -1,8 +1,8 @@
-"""What a program of the client asks its shell to do: the seam between deciding and doing.
+"""Operations that a program of the client yields to its runner: the seam between deciding and doing.
 
 A *program* (``waiting``, ``following``, ``submitting`` …) is a generator that decides everything and does nothing: it
 yields these values and is sent what came of them, or is thrown a ``RoundelayError``. The sync and the
-async shell each perform them in a few lines, so every verb is written once (the idea is h11's and sans-IO's).
+async runner each perform them in a few lines, so every method is written once (the idea is h11's and sans-IO's).
 """
 
 from collections.abc import Callable, Generator
@@ -21,10 +21,10 @@ class Signal(Protocol):
     """What ``threading.Event`` and ``asyncio.Event`` have in common."""
 
     def set(self) -> None:
-        """Wake whoever waits."""
+        """Wake the waiter."""
 
     def clear(self) -> None:
-        """Be silent until the next ``set``."""
+        """Make the next wait block until ``set``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Command(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class WaitFor:
-    """Wait until the bell rings, at most ``timeout`` seconds."""
+    """Wait until the signal is set, at most ``timeout`` seconds."""
 
     signal: Signal
     timeout: float
@@ -56,7 +56,7 @@ class WaitFor:
 
 @dataclass(frozen=True, slots=True)
 class WakeReader:
-    """Let this reader notice at once that something changed, starting it if it does not run."""
+    """Wake this reader so that it notices a change at once; start it if it is not running."""
 
     reader: "Reader"
 
@@ -77,7 +77,7 @@ class SendTask:
 
 
 class Reader(Protocol):
-    """A shared reader of this process, as far as a shell must know it."""
+    """What a runner needs to know of a shared reader of this process."""
 
     name: str
 
@@ -97,7 +97,7 @@ Program = Generator[Operation, Any, T]
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came of an operation."""
+    """The outcome of an operation: its reply, or the error to raise in the program."""
 
     reply: Any = None
     error: RoundelayError | None = None
@@ -111,6 +111,6 @@ def advance(program: Program[Any], reply: Reply) -> Operation:
 
 
 def execute(command: Command[T]) -> Program[T]:
-    """Ask within a program, keeping the type of the reply."""
+    """Execute a command within a program, keeping the type of its reply."""
     reply: T = yield command
     return reply

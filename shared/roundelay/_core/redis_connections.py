@@ -1,11 +1,14 @@
-"""What both shells need to know of redis-py: options of the pools, and how replies and notices look."""
+"""redis-py as both runners use it: options of the pools, raw replies, and its errors translated into ours."""
 
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode
 
-from roundelay._core.answer_reader import Notice
-from roundelay._core.snapshot import as_text
-from roundelay._core.stream_reader import BLOCK_SECONDS
+import redis.exceptions as theirs
+
+from roundelay._core.follow import BLOCK_SECONDS
+from roundelay._core.redis_commands import as_text
+from roundelay._core.wait import Notice
+from roundelay.errors import ServiceUnavailable, Unreachable
 
 CONNECT_SECONDS: Final = 1.5
 SOCKET_SECONDS: Final = 2.0
@@ -65,3 +68,36 @@ def read_notice(message: dict[str, Any] | None) -> Notice | None:
         return None
     body, channel = message.get("data"), message.get("channel") or b""
     return Notice(message["type"], as_text(channel), body if isinstance(body, bytes) else b"")
+
+
+REDIS_ERRORS = (theirs.RedisError, OSError)
+"""What a call to Redis may raise."""
+
+
+_MEANINGS: tuple[tuple[tuple[type[Exception], ...], type[ServiceUnavailable], str], ...] = (
+    ((theirs.OutOfMemoryError,), ServiceUnavailable, "Redis is out of memory and stores nothing: raise its maxmemory"),
+    (
+        (theirs.AuthenticationError, theirs.AuthorizationError, theirs.NoPermissionError),
+        ServiceUnavailable,
+        "Redis refuses the user or password, or a permission is missing",
+    ),
+    ((theirs.ReadOnlyError,), ServiceUnavailable, "this Redis is a read-only replica: the URL must name the primary"),
+    ((theirs.BusyLoadingError,), Unreachable, "Redis is still loading its data"),
+    ((theirs.TimeoutError, TimeoutError), Unreachable, "Redis did not answer in time"),
+    ((theirs.ConnectionError, OSError), Unreachable, "Redis cannot be reached"),
+)
+"""The first that fits counts: some of these are subclasses of later ones."""
+
+
+def translate(error: BaseException) -> ServiceUnavailable:
+    """Return what to raise instead of ``error``; no address, key or text of it is shown."""
+    for types, ours, meaning in _MEANINGS:
+        if isinstance(error, types):
+            return ours(meaning)
+    return ServiceUnavailable(f"Redis refuses the command ({_code(error)})")
+
+
+def _code(error: BaseException) -> str:
+    # The first word of a Redis error is its code (MISCONF, NOREPLICAS ...); the rest may quote arguments.
+    code = str(error).partition(" ")[0]
+    return code if code.isupper() and code.isalpha() else type(error).__name__

@@ -1,6 +1,6 @@
-"""One reader per client process and kind, shared by all that wait: who runs it, and until when.
+"""One reader connection per process and kind, shared by all waiters: when it starts and stops.
 
-Everything here is plain memory under a lock: the sync shell runs the reader in a thread, the async one in a task.
+Everything here is plain memory under a lock: the sync runner runs the reader in a thread, the async one in a task.
 """
 
 import threading
@@ -26,7 +26,7 @@ class SharedReader:
         self._used_at = 0.0
 
     def claim(self) -> bool:
-        """Return True if the caller is the one to start the reader."""
+        """Return True if the caller has to start the reader."""
         with self.lock:
             is_mine = not self._is_active
             self._is_active = True

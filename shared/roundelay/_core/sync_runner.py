@@ -1,4 +1,4 @@
-"""Performs what programs ask for with threads and blocking sockets; decides nothing."""
+"""Runs programs with threads and blocking sockets: performs their operations, decides nothing."""
 
 import threading
 from collections.abc import Generator
@@ -12,16 +12,8 @@ from redis.exceptions import NoScriptError
 from redis.retry import Retry
 
 from roundelay._core import redis_connections
-from roundelay._core.answer_reader import (
-    ListenOperation,
-    Ping,
-    Receive,
-    Subscribe,
-    Subscriptions,
-    Unsubscribe,
-    listening,
-)
 from roundelay._core.bounded_calls import call_within
+from roundelay._core.follow import Read, StreamCursors, reading
 from roundelay._core.operations import (
     Command,
     Emit,
@@ -34,10 +26,18 @@ from roundelay._core.operations import (
     WakeReader,
     advance,
 )
-from roundelay._core.redis_errors import REDIS_ERRORS, translate
+from roundelay._core.redis_connections import REDIS_ERRORS, translate
 from roundelay._core.shared_reader import Pause
-from roundelay._core.stream_reader import Read, StreamCursors, reading
 from roundelay._core.task_sender import TaskSender, note_unsent
+from roundelay._core.wait import (
+    ListenOperation,
+    Ping,
+    Receive,
+    Subscribe,
+    Subscriptions,
+    Unsubscribe,
+    listening,
+)
 from roundelay.errors import RoundelayError
 from roundelay.settings import Settings
 from roundelay.updates import Update
@@ -62,7 +62,7 @@ class SyncRunner:
         self._threads: dict[str, threading.Thread] = {}
 
     def run(self, program: Program[T]) -> T:
-        """Run a program that says nothing to its end."""
+        """Run a program that emits nothing, and return its result."""
         reply = Reply()
         try:
             while True:
@@ -74,7 +74,7 @@ class SyncRunner:
             program.close()
 
     def follow(self, program: Program[None]) -> Generator[Update, None, None]:
-        """Run a program, yielding what it says."""
+        """Run a program, yielding the updates that it emits."""
         reply = Reply()
         try:
             while True:
@@ -92,11 +92,11 @@ class SyncRunner:
     def close(self) -> None:
         """Stop the readers and close every connection."""
         self._stopped.set()
-        for hub in (self.subscriptions, self.cursors):
-            hub.close()
-            thread = self._threads.get(hub.name)
+        for reader in (self.subscriptions, self.cursors):
+            reader.close()
+            thread = self._threads.get(reader.name)
             if thread is not None and thread.is_alive():
-                self._call_kindly(hub.wake())
+                self._call_kindly(reader.wake())
                 thread.join(redis_connections.WAKE_SECONDS)
         self._sender.close()
         self._calls.connection_pool.disconnect()
