@@ -14,9 +14,9 @@ from pathlib import Path
 import asyncpg
 import redis
 
-from roundelay_worker.embedded_child import LOOPBACK, Address, last_address, write_private
-from roundelay_worker.embedded_postgres import running_postgres
-from roundelay_worker.embedded_valkey import running_valkey
+from roundelay_worker.embedded.child import LOOPBACK, Address, last_address, write_private
+from roundelay_worker.embedded.postgres import running_postgres
+from roundelay_worker.embedded.valkey import running_valkey
 
 EPHEMERAL = 32_768
 """Ports from here on the kernel gives to whoever connects: a server that is away could find its own taken."""

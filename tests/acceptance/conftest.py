@@ -12,8 +12,8 @@ from harness.deployment import NUMBERS, Deployment
 from harness.services import create_database
 from harness.workers import Zygote
 
-from roundelay_worker.embedded_postgres import running_postgres
-from roundelay_worker.embedded_valkey import running_valkey
+from roundelay_worker.embedded.postgres import running_postgres
+from roundelay_worker.embedded.valkey import running_valkey
 from roundelay_worker.testing.fake_llm import FakeLLM
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from roundelay import AsyncClient
-from roundelay_worker.embedded_child import until
+from roundelay_worker.embedded.child import until
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 

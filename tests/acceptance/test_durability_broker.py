@@ -11,7 +11,7 @@ from harness.words import call
 
 from roundelay import ServiceUnavailable
 from roundelay.names import answer_key, messages_queue, rounds_queue, state_key, updates_key
-from roundelay_worker.embedded_valkey import running_valkey, server_binary
+from roundelay_worker.embedded.valkey import running_valkey, server_binary
 from roundelay_worker.wiring import EXIT_DEAF
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]

@@ -7,7 +7,7 @@ from harness.services import create_database, postgres_at
 from harness.waiting import eventually
 from harness.words import call
 
-from roundelay_worker.embedded_postgres import running_postgres
+from roundelay_worker.embedded.postgres import running_postgres
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 

@@ -13,8 +13,8 @@ from harness.waiting import eventually
 from harness.words import call
 
 from roundelay.names import control_channel
-from roundelay_worker.embedded_postgres import running_postgres
-from roundelay_worker.lease import EXIT_LEASE_LOST
+from roundelay_worker.embedded.postgres import running_postgres
+from roundelay_worker.process.lease import EXIT_LEASE_LOST
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 

@@ -10,7 +10,7 @@ from harness.words import call
 
 from roundelay import AsyncClient, ServiceUnavailable
 from roundelay_worker.cli.checks import redis_findings
-from roundelay_worker.embedded_valkey import running_valkey
+from roundelay_worker.embedded.valkey import running_valkey
 from roundelay_worker.settings import Settings
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]

@@ -8,7 +8,7 @@ from harness.services import postgres_at, send
 from harness.waiting import eventually
 from harness.words import STREAMED, call
 
-from roundelay_worker.lease import EXIT_LEASE_LOST, EXIT_WEDGED
+from roundelay_worker.process.lease import EXIT_LEASE_LOST, EXIT_WEDGED
 from roundelay_worker.settings import EXIT_UNFIT
 from roundelay_worker.testing.fake_llm import script
 from roundelay_worker.wiring import EXIT_LOOSE

@@ -15,17 +15,20 @@ from worlds import SOFT, WORLDS, World, explore
 
 from roundelay.messages import Submission, TextPart
 from roundelay.names import SOFT_STOPS
+from roundelay_worker.engine.model_request import model_request
+from roundelay_worker.engine.session import Setup
 from roundelay_worker.loop.effects import AskModel
 from roundelay_worker.loop.events import CancelAsked, Condemned, TimePassed
 from roundelay_worker.loop.history import AssistantText, Entry, Exchange, Native, Turn, UserText
 from roundelay_worker.loop.state import Asking, Ended, Failure, Running, State
 from roundelay_worker.loop.step import step, todo
-from roundelay_worker.providers import anthropic_request, chat_request, google_request, openai_request
+from roundelay_worker.providers.anthropic import request as anthropic_request
 from roundelay_worker.providers.base import ModelRequest, Patience, ToolSpec
-from roundelay_worker.providers.chat_servers import server_of
+from roundelay_worker.providers.chat import request as chat_request
+from roundelay_worker.providers.chat.servers import server_of
 from roundelay_worker.providers.encoding import encode
-from roundelay_worker.requests import model_request
-from roundelay_worker.session import Setup
+from roundelay_worker.providers.google import request as google_request
+from roundelay_worker.providers.responses import request as openai_request
 from roundelay_worker.testing.fake_llm import CHECKS, Format
 
 HEADERS: dict[Format, dict[str, str]] = {

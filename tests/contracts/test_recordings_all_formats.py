@@ -11,15 +11,18 @@ from hypothesis import strategies as st
 from recorded import NEEDED, Recording, body_of, read, replies
 
 from roundelay_worker.loop.history import Exchange, Result, UserText
-from roundelay_worker.providers import anthropic_request, chat_request, google_request, openai_request
-from roundelay_worker.providers.anthropic_reply import MessageAssembly
+from roundelay_worker.providers.anthropic import request as anthropic_request
+from roundelay_worker.providers.anthropic.reply import MessageAssembly
 from roundelay_worker.providers.base import ModelFailure, ModelRequest, ToolSpec
-from roundelay_worker.providers.chat_reading import ChatAssembly
-from roundelay_worker.providers.chat_servers import server_of
+from roundelay_worker.providers.chat import request as chat_request
+from roundelay_worker.providers.chat.reply import ChatAssembly
+from roundelay_worker.providers.chat.servers import server_of
 from roundelay_worker.providers.encoding import encode
-from roundelay_worker.providers.google_reply import GenerationAssembly
-from roundelay_worker.providers.openai_reading import ResponsesAssembly
+from roundelay_worker.providers.google import request as google_request
+from roundelay_worker.providers.google.reply import GenerationAssembly
 from roundelay_worker.providers.reading import Assembly
+from roundelay_worker.providers.responses import request as openai_request
+from roundelay_worker.providers.responses.reply import ResponsesAssembly
 
 pytestmark = NEEDED
 

@@ -9,8 +9,8 @@ import pytest
 from recorded import NEEDED, body_of, files, load, named, numbered, read, summary
 
 from roundelay_worker.loop.history import AssistantText, Call, Entry, Exchange, Result, Turn, UserText
-from roundelay_worker.providers.anthropic_reply import MessageAssembly
-from roundelay_worker.providers.anthropic_request import THINKING, to_request
+from roundelay_worker.providers.anthropic.reply import MessageAssembly
+from roundelay_worker.providers.anthropic.request import THINKING, to_request
 from roundelay_worker.providers.base import ModelFailure, ModelRequest, ToolSpec
 from roundelay_worker.providers.failures import classify
 from roundelay_worker.providers.reading import BodyReader

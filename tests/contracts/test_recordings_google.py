@@ -13,8 +13,8 @@ from recorded import NEEDED, body_of, files, load, named, numbered, read, summar
 from roundelay_worker.loop.history import AssistantText, Call, Entry, Exchange, Result, Turn, UserText
 from roundelay_worker.providers.base import ModelRequest, ToolSpec
 from roundelay_worker.providers.failures import classify
-from roundelay_worker.providers.google_reply import GenerationAssembly
-from roundelay_worker.providers.google_request import UNSIGNED, to_request
+from roundelay_worker.providers.google.reply import GenerationAssembly
+from roundelay_worker.providers.google.request import UNSIGNED, to_request
 from roundelay_worker.providers.reading import BodyReader
 from roundelay_worker.providers.slices import elements
 

@@ -10,9 +10,9 @@ from recorded import NEEDED, Recording, body_of, failures, files, load, read, re
 
 from roundelay_worker.loop.history import AssistantText, Exchange, History, Result, Turn, UserText
 from roundelay_worker.providers.base import ModelFailure, ModelRequest, ToolSpec
-from roundelay_worker.providers.chat_reading import ChatAssembly
-from roundelay_worker.providers.chat_request import ChatTarget, to_request
-from roundelay_worker.providers.chat_servers import server_of
+from roundelay_worker.providers.chat.reply import ChatAssembly
+from roundelay_worker.providers.chat.request import ChatTarget, to_request
+from roundelay_worker.providers.chat.servers import server_of
 
 FOLDER = "openai-chat"
 FILES = files(FOLDER)

@@ -10,8 +10,8 @@ from recorded import NEEDED, Recording, body_of, failures, files, named, read, r
 
 from roundelay_worker.loop.history import AssistantText, Exchange, History, Result, Turn, UserText
 from roundelay_worker.providers.base import ModelFailure, ModelRequest, ToolSpec
-from roundelay_worker.providers.openai_reading import ResponsesAssembly
-from roundelay_worker.providers.openai_request import ResponsesTarget, to_request
+from roundelay_worker.providers.responses.reply import ResponsesAssembly
+from roundelay_worker.providers.responses.request import ResponsesTarget, to_request
 
 FOLDER = "openai-responses"
 FILES = files(FOLDER)

@@ -15,10 +15,10 @@ import redis.asyncio as aioredis
 from roundelay._core import redis_commands
 from roundelay._core.validation import validate
 from roundelay.names import inbox_key, record_key, waiting_key
-from roundelay_worker.accept import Acceptor
-from roundelay_worker.clock import Clock
-from roundelay_worker.embedded_valkey import running_valkey
-from roundelay_worker.publisher import Publisher
+from roundelay_worker.delivery.publisher import Publisher
+from roundelay_worker.embedded.valkey import running_valkey
+from roundelay_worker.engine.inbox import Acceptor
+from roundelay_worker.process.clock import Clock
 from roundelay_worker.store.store import Store
 
 pytestmark = pytest.mark.services

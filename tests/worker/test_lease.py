@@ -3,11 +3,11 @@
 import subprocess
 import sys
 
-from roundelay_worker.lease import EXIT_WEDGED
+from roundelay_worker.process.lease import EXIT_WEDGED
 
 FROZEN = """
 import time
-from roundelay_worker.lease import LeaseKeeper
+from roundelay_worker.process.lease import LeaseKeeper
 
 keeper = LeaseKeeper(connect=None, lease=6, wedged=30, lost=None)
 thawed = time.monotonic() + 100

@@ -9,8 +9,8 @@ import pytest
 import redis.asyncio as aioredis
 
 from roundelay.names import answer_key, updates_key
-from roundelay_worker.embedded_valkey import running_valkey
-from roundelay_worker.publisher import Publisher, Publishing
+from roundelay_worker.delivery.publisher import Publisher, Publishing
+from roundelay_worker.embedded.valkey import running_valkey
 from roundelay_worker.store.records import Publication
 
 pytestmark = pytest.mark.services

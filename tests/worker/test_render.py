@@ -8,7 +8,7 @@ from worlds import WORLDS, World, explore
 
 from roundelay.messages import Submission, TextPart
 from roundelay.updates import Answer, Update
-from roundelay_worker import render
+from roundelay_worker.delivery import render
 from roundelay_worker.loop.effects import Note
 from roundelay_worker.loop.history import Call, Exchange, Result, Turn
 from roundelay_worker.loop.state import Ended, Failure, Limits, Spent, State

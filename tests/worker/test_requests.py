@@ -9,15 +9,15 @@ import orjson
 import pytest
 
 from roundelay.messages import ModelOptions, Submission, TextPart
+from roundelay_worker.engine.model_request import estimated_tokens, model_request
+from roundelay_worker.engine.session import Setup
 from roundelay_worker.loop.effects import AskModel
 from roundelay_worker.loop.history import AssistantText, Call, Entry, Exchange, Native, Result, Turn, UserText
 from roundelay_worker.loop.state import State
 from roundelay_worker.loop.texts import CLOSING_INSTRUCTION, NUDGES, REPEAT_NOTE, closing_instruction
-from roundelay_worker.providers.anthropic_request import to_request
+from roundelay_worker.providers.anthropic.request import to_request
 from roundelay_worker.providers.base import ModelFailure, ModelRequest, Patience, ToolSpec
-from roundelay_worker.requests import estimated_tokens, model_request
-from roundelay_worker.session import Setup
-from roundelay_worker.tools.sharing import share_bytes
+from roundelay_worker.tools.run.sharing import share_bytes
 
 LOOK = ToolSpec("look", "Looks.", {"type": "object", "properties": {"at": {"type": "string"}}})
 

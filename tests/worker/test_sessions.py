@@ -5,11 +5,11 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from roundelay_worker import render
+from roundelay_worker.delivery import render
+from roundelay_worker.engine.sessions import Sessions, readable
 from roundelay_worker.loop.events import CancelAsked
 from roundelay_worker.loop.state import State
 from roundelay_worker.loop.step import step
-from roundelay_worker.sessions import Sessions, readable
 from roundelay_worker.store.records import Loaded
 
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what type checkers read; at run time __getattr__ does the same
     from roundelay_worker.tools.context import ToolContext, ToolError
-    from roundelay_worker.tools.decorator import tool
+    from roundelay_worker.tools.declare.decorator import tool
 
 __all__ = ["ToolContext", "ToolError", "tool"]
 
-_HOMES = {"ToolContext": "tools.context", "ToolError": "tools.context", "tool": "tools.decorator"}
+_HOMES = {"ToolContext": "tools.context", "ToolError": "tools.context", "tool": "tools.declare.decorator"}
 
 
 def __getattr__(name: str) -> Any:

@@ -14,30 +14,30 @@ import redis.asyncio as aioredis
 import uvloop
 
 from roundelay.names import alive_key
-from roundelay_worker.accept import Acceptor
-from roundelay_worker.advance import Advance
-from roundelay_worker.call_ids import CallId
-from roundelay_worker.clock import Clock
-from roundelay_worker.connections import connect_redis, note_eviction
-from roundelay_worker.control import Control
-from roundelay_worker.lease import EXIT_LEASE_LOST, LeaseKeeper
-from roundelay_worker.living import EXIT_BROKEN, new_process_id
+from roundelay_worker.delivery.outbox import Outbox, WrongDatabase
+from roundelay_worker.delivery.publisher import Publisher
+from roundelay_worker.engine.advance import Advance
+from roundelay_worker.engine.call_ids import CallId
+from roundelay_worker.engine.inbox import Acceptor
+from roundelay_worker.engine.perform import Bounds, Performer
+from roundelay_worker.engine.sessions import Sessions
+from roundelay_worker.engine.setup import Resolver
 from roundelay_worker.loop.history import Result
-from roundelay_worker.models import Models
-from roundelay_worker.outbox import Outbox, WrongDatabase
-from roundelay_worker.perform import Bounds, Performer
-from roundelay_worker.publisher import Publisher
-from roundelay_worker.quarantines import Quarantines
-from roundelay_worker.resolve import Resolver
-from roundelay_worker.sessions import Sessions
+from roundelay_worker.process.clock import Clock
+from roundelay_worker.process.identity import EXIT_BROKEN, new_process_id
+from roundelay_worker.process.lease import EXIT_LEASE_LOST, LeaseKeeper
+from roundelay_worker.process.redis import connect_redis, note_eviction
+from roundelay_worker.providers.catalogue import Models
+from roundelay_worker.recovery.control import Control
+from roundelay_worker.recovery.quarantine import Quarantines
+from roundelay_worker.recovery.watchdog import Watchdog
 from roundelay_worker.settings import Settings, SettingsError, make_database_folder
 from roundelay_worker.store.errors import StoreError, StoreUnavailable
 from roundelay_worker.store.records import Dispatch, Publication, Queue
 from roundelay_worker.store.store import Store
 from roundelay_worker.tools.context import ToolContext
 from roundelay_worker.tools.loading import UNUSABLE, load_tools
-from roundelay_worker.tools.runner import ToolRunner
-from roundelay_worker.watchdog import Watchdog
+from roundelay_worker.tools.run.runner import ToolRunner
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

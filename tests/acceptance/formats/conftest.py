@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from formats_stage import Stage
 
-from roundelay_worker.embedded_valkey import running_valkey
+from roundelay_worker.embedded.valkey import running_valkey
 from roundelay_worker.testing.fake_llm import FakeLLM
 
 

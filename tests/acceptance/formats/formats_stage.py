@@ -13,10 +13,10 @@ import redis
 
 from roundelay import Answer, Client, Job
 from roundelay.updates import Update
-from roundelay_worker.logs import EventFormatter
+from roundelay_worker.process.logs import EventFormatter
 from roundelay_worker.settings import Settings
 from roundelay_worker.store.records import Dispatch, Queue
-from roundelay_worker.tasks import task_of
+from roundelay_worker.taskqueue.tasks import task_of
 from roundelay_worker.testing.fake_llm import FakeLLM, Recorded, script
 from roundelay_worker.wiring import Runtime
 

@@ -8,11 +8,11 @@ import pytest
 from formats_stage import KEY, MODELS, PATIENCE, Stage, call
 
 from roundelay_worker.loop.history import AssistantText, Exchange, History, Result, UserText
-from roundelay_worker.providers.anthropic import AnthropicProvider
+from roundelay_worker.providers.anthropic.provider import AnthropicProvider
 from roundelay_worker.providers.base import ModelRequest, Patience, Provider, ToolSpec
-from roundelay_worker.providers.chat import ChatProvider
-from roundelay_worker.providers.google import GoogleProvider
-from roundelay_worker.providers.openai import OpenAIProvider
+from roundelay_worker.providers.chat.provider import ChatProvider
+from roundelay_worker.providers.google.provider import GoogleProvider
+from roundelay_worker.providers.responses.provider import OpenAIProvider
 from roundelay_worker.providers.transport import HttpTransport
 from roundelay_worker.testing.fake_llm import FakeLLM, script
 

@@ -11,8 +11,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from roundelay_worker.app import Sender
 from roundelay_worker.store.store import Store
+from roundelay_worker.taskqueue.app import Sender
 
 CHANGING = ("accept", "claim", "save")
 LOCK = threading.Lock()

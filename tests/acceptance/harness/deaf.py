@@ -7,7 +7,7 @@ from typing import Any
 from celery.worker.consumer.tasks import Tasks
 
 from roundelay_worker import wiring
-from roundelay_worker.app import app
+from roundelay_worker.taskqueue.app import app
 
 __all__ = ["app"]
 

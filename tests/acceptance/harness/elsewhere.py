@@ -5,6 +5,6 @@ import socket
 
 socket.gethostname = lambda: os.environ["HARNESS_HOST"]
 
-from roundelay_worker.app import app  # noqa: E402 - the name is read when it is loaded
+from roundelay_worker.taskqueue.app import app  # noqa: E402 - the name is read when it is loaded
 
 __all__ = ["app"]

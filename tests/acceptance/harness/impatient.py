@@ -1,6 +1,6 @@
 """The worker's app on a broker that gives tasks to somebody else after two seconds."""
 
-from roundelay_worker.app import app
+from roundelay_worker.taskqueue.app import app
 
 app.conf.broker_transport_options = {
     **app.conf.broker_transport_options,

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from roundelay_worker import wiring
-from roundelay_worker.providers.chat import ChatProvider
+from roundelay_worker.providers.chat.provider import ChatProvider
 
 
 def setup() -> None:

@@ -1,6 +1,6 @@
 """A SETUP function under which the watchdog prunes each second, not each hour."""
 
-from roundelay_worker import watchdog
+from roundelay_worker.recovery import watchdog
 
 
 def setup() -> None:

@@ -17,7 +17,7 @@ import celery.worker.worker
 import kombu.transport.redis
 
 import roundelay_worker.store.store
-import roundelay_worker.tasks
+import roundelay_worker.taskqueue.tasks
 import roundelay_worker.wiring
 
 __all__ = ["celery", "kombu", "roundelay_worker"]

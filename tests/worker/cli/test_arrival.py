@@ -9,8 +9,8 @@ import redis
 
 from roundelay.names import alive_key
 from roundelay_worker.cli.arrival import Arrival, consumes
-from roundelay_worker.embedded_child import EmbeddedError
-from roundelay_worker.embedded_valkey import running_valkey
+from roundelay_worker.embedded.child import EmbeddedError
+from roundelay_worker.embedded.valkey import running_valkey
 from roundelay_worker.settings import Settings
 
 

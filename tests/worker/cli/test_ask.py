@@ -15,8 +15,8 @@ import redis
 from roundelay import Answer, Client, ErrorNote, Update
 from roundelay.names import answer_key, cancels_key, inbox_key, updates_key
 from roundelay_worker.cli import main
-from roundelay_worker.embedded_child import until
-from roundelay_worker.embedded_valkey import running_valkey
+from roundelay_worker.embedded.child import until
+from roundelay_worker.embedded.valkey import running_valkey
 
 pytestmark = pytest.mark.services
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from roundelay_worker.cli.crew import FIRST_DELAY, LONGEST_DELAY, SETTLED, Crew, CrewUnfit, Job, Patience
-from roundelay_worker.embedded_child import until
+from roundelay_worker.embedded.child import until
 
 pytestmark = pytest.mark.processes
 

@@ -24,7 +24,7 @@ from roundelay_worker.cli.checks import (
 )
 from roundelay_worker.cli.doctor import examine
 from roundelay_worker.cli.findings import Finding
-from roundelay_worker.embedded_valkey import running_valkey
+from roundelay_worker.embedded.valkey import running_valkey
 from roundelay_worker.settings import Settings
 from roundelay_worker.store import Store
 

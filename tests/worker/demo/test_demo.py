@@ -9,11 +9,11 @@ import pytest
 
 from roundelay_worker.loop.history import AssistantText, Call, Entry, Exchange, Result, Turn, UserText
 from roundelay_worker.providers.base import ModelRequest, Patience, Provider, ToolSpec
-from roundelay_worker.providers.demo import DemoProvider
-from roundelay_worker.tools.arguments import read_arguments
-from roundelay_worker.tools.calling import call_here
+from roundelay_worker.providers.demo.provider import DemoProvider
 from roundelay_worker.tools.registry import Registry
-from roundelay_worker.tools.results import Outcome
+from roundelay_worker.tools.run.arguments import read_arguments
+from roundelay_worker.tools.run.calling import call_here
+from roundelay_worker.tools.run.results import Outcome
 
 TOOLS = tuple(
     ToolSpec(name, "", {"type": "object"}) for name in ("calculator", "current_time", "convert_units", "lookup")

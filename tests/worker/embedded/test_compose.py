@@ -9,8 +9,8 @@ from textwrap import dedent
 import pytest
 import redis
 
-from roundelay_worker.embedded_child import free_port, until
-from roundelay_worker.embedded_valkey import server_binary
+from roundelay_worker.embedded.child import free_port, until
+from roundelay_worker.embedded.valkey import server_binary
 
 pytestmark = pytest.mark.processes
 

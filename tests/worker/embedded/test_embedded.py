@@ -19,9 +19,9 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from roundelay_worker.embedded import Addresses, EmbeddedError, announced, running_services
-from roundelay_worker.embedded_child import inherited, next_address, start_child, until
-from roundelay_worker.embedded_valkey import running_valkey, server_binary
+from roundelay_worker.embedded.child import inherited, next_address, start_child, until
+from roundelay_worker.embedded.servers import Addresses, EmbeddedError, announced, running_services
+from roundelay_worker.embedded.valkey import running_valkey, server_binary
 from roundelay_worker.settings import Settings
 
 pytestmark = pytest.mark.services
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.services
 OWNER = """
 import sys, time
 from pathlib import Path
-from roundelay_worker.embedded import running_services
+from roundelay_worker.embedded.servers import running_services
 with running_services(Path(sys.argv[1]), postgres=len(sys.argv) > 2) as addresses:
     print(addresses.redis_url, addresses.database_url, flush=True)
     time.sleep(60)

@@ -9,7 +9,7 @@ import pytest
 
 from roundelay_worker.loop.history import Turn, UserText
 from roundelay_worker.providers.base import ModelFailure, ModelRequest, Patience
-from roundelay_worker.providers.chat import ChatProvider
+from roundelay_worker.providers.chat.provider import ChatProvider
 from roundelay_worker.providers.transport import HttpTransport
 
 Answering = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

@@ -9,8 +9,8 @@ import pytest
 from aiohttp import web
 
 from roundelay_worker.loop.history import Turn, UserText
-from roundelay_worker.providers.anthropic import AnthropicProvider
-from roundelay_worker.providers.anthropic_reply import MessageAssembly
+from roundelay_worker.providers.anthropic.provider import AnthropicProvider
+from roundelay_worker.providers.anthropic.reply import MessageAssembly
 from roundelay_worker.providers.base import ModelFailure, ModelRequest, Patience
 from roundelay_worker.providers.failures import classify
 from roundelay_worker.providers.reading import BodyReader

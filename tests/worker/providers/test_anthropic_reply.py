@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from roundelay_worker.loop.history import Call, Exchange, Result, Turn, TurnUsage, UserText
-from roundelay_worker.providers.anthropic_reply import FINISHES, MessageAssembly
-from roundelay_worker.providers.anthropic_request import body_of
+from roundelay_worker.providers.anthropic.reply import FINISHES, MessageAssembly
+from roundelay_worker.providers.anthropic.request import body_of
 from roundelay_worker.providers.base import ModelFailure, ModelRequest, ToolSpec
 from roundelay_worker.providers.reading import ALIVE, NOTHING, BodyReader, Piece, TextPiece, Thinking
 

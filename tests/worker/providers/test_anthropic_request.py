@@ -20,7 +20,7 @@ from roundelay_worker.loop.history import (
     Turn,
     UserText,
 )
-from roundelay_worker.providers.anthropic_request import body_of, to_request
+from roundelay_worker.providers.anthropic.request import body_of, to_request
 from roundelay_worker.providers.base import ModelRequest, ToolSpec
 
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy

@@ -7,7 +7,7 @@ import pytest
 
 from roundelay_worker.loop.history import Turn, TurnUsage
 from roundelay_worker.providers.base import ModelFailure, ModelRequest, ToolSpec
-from roundelay_worker.providers.chat_reading import FAILED_FINISHES, FINISHES, ChatAssembly
+from roundelay_worker.providers.chat.reply import FAILED_FINISHES, FINISHES, ChatAssembly
 from roundelay_worker.providers.events import ServerEvent
 from roundelay_worker.providers.reading import ALIVE, NOTHING, BodyReader, Piece, TextPiece, Thinking
 

@@ -7,9 +7,9 @@ import pytest
 
 from roundelay_worker.loop.history import AssistantText, Call, Exchange, Native, Result, Turn, UserText
 from roundelay_worker.providers.base import ModelFailure, ModelRequest, ToolSpec
-from roundelay_worker.providers.chat import ChatProvider
-from roundelay_worker.providers.chat_request import NO_OUTPUT, ChatTarget, body_of, to_request
-from roundelay_worker.providers.chat_servers import server_of
+from roundelay_worker.providers.chat.provider import ChatProvider
+from roundelay_worker.providers.chat.request import NO_OUTPUT, ChatTarget, body_of, to_request
+from roundelay_worker.providers.chat.servers import server_of
 from roundelay_worker.providers.transport import HttpTransport
 
 OPENAI = "https://api.openai.com/v1"

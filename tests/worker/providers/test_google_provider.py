@@ -11,7 +11,7 @@ from aiohttp import web
 from roundelay_worker.loop.history import Turn, UserText
 from roundelay_worker.providers.base import ModelFailure, ModelRequest, Patience
 from roundelay_worker.providers.failures import classify
-from roundelay_worker.providers.google import GoogleProvider
+from roundelay_worker.providers.google.provider import GoogleProvider
 from roundelay_worker.providers.transport import HttpTransport
 
 REQUEST = ModelRequest("Be brief.", (UserText("Hello"),))

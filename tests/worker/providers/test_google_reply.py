@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from roundelay_worker.loop.history import Call, Exchange, Result, Turn, TurnUsage, UserText
 from roundelay_worker.providers.base import ModelFailure, ModelRequest, ToolSpec
-from roundelay_worker.providers.google_reply import FINISHES, GenerationAssembly
-from roundelay_worker.providers.google_request import body_of
+from roundelay_worker.providers.google.reply import FINISHES, GenerationAssembly
+from roundelay_worker.providers.google.request import body_of
 from roundelay_worker.providers.reading import ALIVE, NOTHING, BodyReader, Piece, TextPiece, Thinking
 
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy

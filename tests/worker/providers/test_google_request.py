@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from roundelay_worker.loop.history import AssistantText, Call, Exchange, History, Native, Result, Turn, UserText
 from roundelay_worker.providers.base import ModelRequest, ToolSpec
-from roundelay_worker.providers.google_request import UNSIGNED, body_of, to_request
+from roundelay_worker.providers.google.request import UNSIGNED, body_of, to_request
 
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # the machine may be busy
 MODEL = "gemini-3-pro-preview"

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from roundelay_worker.loop.history import Exchange, Result, Turn, UserText
 from roundelay_worker.providers.base import FailureCode, ModelFailure, ModelRequest, ToolSpec
-from roundelay_worker.providers.chat_reading import ChatAssembly
-from roundelay_worker.providers.chat_request import ChatTarget
-from roundelay_worker.providers.chat_request import to_request as to_chat
-from roundelay_worker.providers.chat_servers import server_of
-from roundelay_worker.providers.openai_reading import ResponsesAssembly
-from roundelay_worker.providers.openai_request import ResponsesTarget
-from roundelay_worker.providers.openai_request import to_request as to_responses
+from roundelay_worker.providers.chat.reply import ChatAssembly
+from roundelay_worker.providers.chat.request import ChatTarget
+from roundelay_worker.providers.chat.request import to_request as to_chat
+from roundelay_worker.providers.chat.servers import server_of
 from roundelay_worker.providers.reading import BodyReader, Piece, TextPiece
+from roundelay_worker.providers.responses.reply import ResponsesAssembly
+from roundelay_worker.providers.responses.request import ResponsesTarget
+from roundelay_worker.providers.responses.request import to_request as to_responses
 
 TOOLS = (ToolSpec("add", "Adds.", {"type": "object", "properties": {"a": {"type": "integer"}}}),)
 REQUEST = ModelRequest(system="s", history=(), tools=TOOLS, tool_choice="auto")

@@ -8,8 +8,8 @@ import pytest
 from roundelay_worker.loop.history import Turn, TurnUsage
 from roundelay_worker.providers.base import ModelFailure, ModelRequest, ToolSpec
 from roundelay_worker.providers.events import ServerEvent
-from roundelay_worker.providers.openai_reading import FINISHES, ResponsesAssembly
 from roundelay_worker.providers.reading import ALIVE, NOTHING, Piece, TextPiece, Thinking
+from roundelay_worker.providers.responses.reply import FINISHES, ResponsesAssembly
 
 TOOLS = (ToolSpec("add", "", {}),)
 

@@ -7,8 +7,8 @@ import pytest
 
 from roundelay_worker.loop.history import AssistantText, Call, Exchange, Native, Result, Turn, UserText
 from roundelay_worker.providers.base import ModelRequest, ToolSpec
-from roundelay_worker.providers.openai import OpenAIProvider
-from roundelay_worker.providers.openai_request import NO_OUTPUT, ResponsesTarget, body_of, to_request
+from roundelay_worker.providers.responses.provider import OpenAIProvider
+from roundelay_worker.providers.responses.request import NO_OUTPUT, ResponsesTarget, body_of, to_request
 from roundelay_worker.providers.transport import HttpTransport
 
 ORIGIN = "openai:m@https://api.openai.com"

@@ -23,9 +23,9 @@ from serving import (
 
 from roundelay_worker.loop.history import Turn, UserText
 from roundelay_worker.providers.base import ModelFailure, ModelRequest, Patience
-from roundelay_worker.providers.chat import ChatProvider
-from roundelay_worker.providers.openai import OpenAIProvider
+from roundelay_worker.providers.chat.provider import ChatProvider
 from roundelay_worker.providers.reading import ALIVE, NOTHING, TextPiece, Thinking
+from roundelay_worker.providers.responses.provider import OpenAIProvider
 from roundelay_worker.providers.transport import REPEATS_THAT_ARE_SILENCE, HttpTransport, Pulse
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from roundelay_worker import ToolContext
 from roundelay_worker.loop.history import Call
-from roundelay_worker.tools.declared import Tool, tool_of
-from roundelay_worker.tools.runner import Outcome, ToolRunner
+from roundelay_worker.tools.declare.declared import Tool, tool_of
+from roundelay_worker.tools.run.runner import Outcome, ToolRunner
 
 CONTEXT = ToolContext("m1", "c1", "u1", "m1.1.0", "key-1", datetime(2031, 5, 1, 12, tzinfo=UTC), {"plan": "gold"})
 

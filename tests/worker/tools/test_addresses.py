@@ -1,6 +1,6 @@
 import pytest
 
-from roundelay_worker.tools.addresses import is_loopback, is_public
+from roundelay_worker.tools.builtin.addresses import is_loopback, is_public
 
 FORBIDDEN = [
     "0.0.0.0",

@@ -5,7 +5,7 @@ import sample_tools
 from running import CONTEXT, declared, error_of, run_once
 
 from roundelay_worker.loop.history import Call
-from roundelay_worker.tools.arguments import read_arguments
+from roundelay_worker.tools.run.arguments import read_arguments
 
 
 def refusal(function, arguments: str) -> dict[str, str]:

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from running import error_of, run_once
 
 from roundelay_worker import ToolError
-from roundelay_worker.tools.calculator import calculator
-from roundelay_worker.tools.digits import in_digits
-from roundelay_worker.tools.expression import LONGEST, Number, work_out
+from roundelay_worker.tools.builtin.calculator import calculator
+from roundelay_worker.tools.builtin.digits import in_digits
+from roundelay_worker.tools.builtin.expression import LONGEST, Number, work_out
 
 OPERATORS = {
     "+": operator.add,

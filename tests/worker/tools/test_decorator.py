@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, TypeAdapter
 from running import CONTEXT, declared
 
 from roundelay_worker import ToolContext, tool
-from roundelay_worker.tools.signature import InvalidTool
+from roundelay_worker.tools.declare.signature import InvalidTool
 
 
 class Point(BaseModel):

@@ -7,7 +7,7 @@ import pytest
 from websites import Server, answering, policy_for, refusal
 
 from roundelay_worker import ToolError
-from roundelay_worker.tools.fetching import Fetcher, FetchPolicy, _guarded_socket
+from roundelay_worker.tools.builtin.fetching import Fetcher, FetchPolicy, _guarded_socket
 
 FORBIDDEN_HOSTS = [
     "127.0.0.1",

@@ -13,9 +13,9 @@ from websites import Serve, Server, answering, fetch_from, policy_for, refusal
 
 from roundelay_worker import ToolError
 from roundelay_worker.loop.history import Call
-from roundelay_worker.tools.fetch_url import make_fetch_url
-from roundelay_worker.tools.fetching import Fetcher, FetchPolicy
-from roundelay_worker.tools.runner import ToolRunner
+from roundelay_worker.tools.builtin.fetch_url import make_fetch_url
+from roundelay_worker.tools.builtin.fetching import Fetcher, FetchPolicy
+from roundelay_worker.tools.run.runner import ToolRunner
 
 
 def redirecting(times: int) -> tuple[Serve, list[str]]:

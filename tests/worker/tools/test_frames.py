@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roundelay_worker.tools.frames import LONGEST_FRAME, BrokenFrame, pack, read_frame, receive
+from roundelay_worker.tools.isolation.frames import LONGEST_FRAME, BrokenFrame, pack, read_frame, receive
 
 frames = st.dictionaries(st.text(), st.none() | st.integers() | st.text() | st.lists(st.text()), max_size=5)
 

@@ -13,7 +13,7 @@ import sample_tools
 import uvloop
 from running import CONTEXT, declared, error_of, is_alive, run_once, run_with, until, wait_until_dead
 
-from roundelay_worker.tools.runner import ToolRunner
+from roundelay_worker.tools.run.runner import ToolRunner
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
@@ -186,7 +186,7 @@ import asyncio, sys, threading
 sys.path.insert(0, sys.argv[1])
 import sample_tools
 from running import run_with
-from roundelay_worker.tools.runner import ToolRunner
+from roundelay_worker.tools.run.runner import ToolRunner
 
 async def main():
     await run_with(ToolRunner(), sample_tools.isolated_family, 60, journal=sys.argv[2], how="hang")

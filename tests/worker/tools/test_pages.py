@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roundelay_worker.tools.pages import Inflater, NotReadable, is_readable, strip_html, to_text
+from roundelay_worker.tools.builtin.pages import Inflater, NotReadable, is_readable, strip_html, to_text
 
 
 @pytest.mark.parametrize(

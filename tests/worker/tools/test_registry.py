@@ -1,7 +1,7 @@
 import pytest
 
+from roundelay_worker.tools.declare.signature import InvalidTool
 from roundelay_worker.tools.registry import Registry, ToolModuleFailed, UnknownTools
-from roundelay_worker.tools.signature import InvalidTool
 
 BUILT_IN = ("calculator", "convert_units", "current_time", "fetch_url", "lookup")
 

@@ -13,8 +13,8 @@ from running import CONTEXT, call_of, declared, error_of, run_once, run_with, un
 
 from roundelay_worker.loop.history import Call, Result
 from roundelay_worker.tools.context import ProgressGate
-from roundelay_worker.tools.results import failure
-from roundelay_worker.tools.runner import ToolRunner, Verified
+from roundelay_worker.tools.run.results import failure
+from roundelay_worker.tools.run.runner import ToolRunner, Verified
 
 CONVERSATION = ("u1", "c1")
 

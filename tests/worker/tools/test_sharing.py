@@ -5,8 +5,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from roundelay_worker.loop.history import Result
-from roundelay_worker.tools.cutting import MARKER, shorten, size
-from roundelay_worker.tools.sharing import share_bytes
+from roundelay_worker.tools.run.sharing import share_bytes
+from roundelay_worker.tools.run.truncation import MARKER, shorten, size
 
 texts = st.one_of(
     st.text(max_size=300),

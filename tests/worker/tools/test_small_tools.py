@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from running import error_of, run_once
 
 from roundelay_worker import ToolError
-from roundelay_worker.tools.convert_units import convert_units
-from roundelay_worker.tools.current_time import LocalTime, current_time, local_time
-from roundelay_worker.tools.lookup import _rows, lookup
-from roundelay_worker.tools.units import DIMENSIONS, find_unit, names_of
+from roundelay_worker.tools.builtin.convert_units import convert_units
+from roundelay_worker.tools.builtin.current_time import LocalTime, current_time, local_time
+from roundelay_worker.tools.builtin.lookup import _rows, lookup
+from roundelay_worker.tools.builtin.units import DIMENSIONS, find_unit, names_of
 
 MOMENT = datetime(2026, 7, 1, 12, 30, 15, 999, tzinfo=UTC)
 

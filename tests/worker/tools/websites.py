@@ -9,7 +9,7 @@ from typing import Self
 import pytest
 
 from roundelay_worker import ToolError
-from roundelay_worker.tools.fetching import Fetcher, FetchPolicy
+from roundelay_worker.tools.builtin.fetching import Fetcher, FetchPolicy
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 

@@ -9,7 +9,7 @@ from redis.exceptions import RedisError
 
 from roundelay.names import alive_key
 from roundelay_worker.cli.connecting import connect_redis
-from roundelay_worker.embedded_child import EmbeddedError
+from roundelay_worker.embedded.child import EmbeddedError
 from roundelay_worker.settings import Settings
 
 PATIENCE: Final = 90.0

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from roundelay_worker.cli.failed import CommandFailed
-from roundelay_worker.embedded_child import guarded, until
+from roundelay_worker.embedded.child import guarded, until
 from roundelay_worker.settings import EXIT_UNFIT
 
 FIRST_DELAY: Final = 0.5

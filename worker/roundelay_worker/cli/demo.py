@@ -19,7 +19,7 @@ from roundelay_worker.cli.programs import worker_jobs
 from roundelay_worker.cli.progress import Progress
 from roundelay_worker.cli.timeline import spans
 from roundelay_worker.cli.up import DEMO_MODEL, environment, logs_folder
-from roundelay_worker.embedded import running_services
+from roundelay_worker.embedded.servers import running_services
 from roundelay_worker.settings import Settings, variable
 
 OLLAMA: Final = ("127.0.0.1", 11434)

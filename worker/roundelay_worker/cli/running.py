@@ -12,7 +12,7 @@ from typing import Final
 from roundelay.errors import InvalidSubmission, NotConfigured, RoundelayError
 from roundelay_worker.cli.failed import CommandFailed
 from roundelay_worker.cli.parser import Options, parser
-from roundelay_worker.embedded_child import EmbeddedError
+from roundelay_worker.embedded.child import EmbeddedError
 from roundelay_worker.settings import SettingsError
 
 FAILED: Final = 1

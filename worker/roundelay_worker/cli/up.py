@@ -13,8 +13,8 @@ from roundelay_worker.cli.flower import flower_auth, flower_command, flower_env
 from roundelay_worker.cli.parser import Options
 from roundelay_worker.cli.programs import worker_jobs
 from roundelay_worker.cli.supervisor import supervise
-from roundelay_worker.embedded import Addresses, announced, running_services
-from roundelay_worker.embedded_child import LOOPBACK, free_port
+from roundelay_worker.embedded.child import LOOPBACK, free_port
+from roundelay_worker.embedded.servers import Addresses, announced, running_services
 from roundelay_worker.settings import Settings, home_folder, unknown_names, variable
 
 DEMO_MODEL: Final = "demo:rules"

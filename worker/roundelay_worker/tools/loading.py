@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from roundelay_worker.providers.schema import SchemaRefused, check_tools
+from roundelay_worker.tools.declare.signature import InvalidTool
 from roundelay_worker.tools.registry import Registry, ToolModuleFailed
 from roundelay_worker.tools.setting_up import SetupNotFound, call_setup, in_one_line
-from roundelay_worker.tools.signature import InvalidTool
 
 
 class SetupFailed(Exception):

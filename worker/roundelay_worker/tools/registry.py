@@ -6,15 +6,15 @@ from types import MappingProxyType, ModuleType
 from typing import Any, Self
 
 from roundelay_worker.providers.base import ToolSpec
-from roundelay_worker.tools.calculator import calculator
-from roundelay_worker.tools.convert_units import convert_units
-from roundelay_worker.tools.current_time import current_time
-from roundelay_worker.tools.declared import Tool, tool_of, tools_in
-from roundelay_worker.tools.fetch_url import make_fetch_url
-from roundelay_worker.tools.fetching import Fetcher, FetchPolicy
-from roundelay_worker.tools.lookup import lookup
+from roundelay_worker.tools.builtin.calculator import calculator
+from roundelay_worker.tools.builtin.convert_units import convert_units
+from roundelay_worker.tools.builtin.current_time import current_time
+from roundelay_worker.tools.builtin.fetch_url import make_fetch_url
+from roundelay_worker.tools.builtin.fetching import Fetcher, FetchPolicy
+from roundelay_worker.tools.builtin.lookup import lookup
+from roundelay_worker.tools.declare.declared import Tool, tool_of, tools_in
+from roundelay_worker.tools.declare.signature import InvalidTool
 from roundelay_worker.tools.setting_up import in_one_line
-from roundelay_worker.tools.signature import InvalidTool
 
 
 class UnknownTools(LookupError):

@@ -1,0 +1,1 @@
+"""From the database to readers: durable updates, deltas and the answer."""

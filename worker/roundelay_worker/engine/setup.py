@@ -1,0 +1,114 @@
+"""What a message runs with: submit beats environment beats default, resolved once when it starts."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import orjson
+
+from roundelay_worker.engine.session import Session, Setup
+from roundelay_worker.loop.events import Started
+from roundelay_worker.loop.state import Limits
+from roundelay_worker.loop.texts import guess_language
+from roundelay_worker.providers.base import Provider
+from roundelay_worker.settings import Settings
+from roundelay_worker.store.store import Store
+from roundelay_worker.tools.registry import Registry, UnknownTools
+
+_MOST_BYTES: Final = {"anthropic": 30_000_000, "google": 19_000_000}
+_MOST_BYTES_ELSEWHERE: Final = 19_000_000
+"""Body limits: Anthropic 32 MB, Gemini 20 MB inline, Ollama 20 MB; with room for what is around the history."""
+
+
+class CannotStart(Exception):
+    """The message cannot run as it was asked for; the text says what to mend."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class _Resolved:
+    model: str
+    system: str
+    tools: tuple[str, ...]
+
+
+class Resolver:
+    """Turns submissions and settings into setups."""
+
+    def __init__(
+        self, settings: Settings, registry: Registry, store: Store, provider_of: Callable[[str], Provider]
+    ) -> None:
+        self._settings = settings
+        self._registry = registry
+        self._store = store
+        self._provider_of = provider_of
+
+    async def start(self, session: Session, now: float) -> tuple[Setup, Started]:
+        """Resolve everything for a message that begins; raise CannotStart with what to mend."""
+        resolved = self._resolve(session)
+        setup = await self._setup(session, resolved)
+        session.resolved = orjson.dumps(
+            {"model": resolved.model, "system": resolved.system, "tools": resolved.tools}
+        ).decode()
+        return setup, self._started(session, now)
+
+    async def again(self, session: Session) -> Setup:
+        """Resolve a message that began elsewhere to the same; raise CannotStart if that is impossible here."""
+        if session.resolved is None:
+            return await self._setup(session, self._resolve(session))
+        kept = orjson.loads(session.resolved)
+        return await self._setup(session, _Resolved(kept["model"], kept["system"], tuple(kept["tools"])))
+
+    def _resolve(self, session: Session) -> _Resolved:
+        submission = session.submission
+        model = submission.model or self._settings.model
+        if model is None:
+            raise CannotStart("no_model", "No model is set: give model= at submit or set ROUNDELAY_MODEL.")
+        system = submission.system if submission.system is not None else self._settings.system_prompt
+        names = submission.tools if submission.tools is not None else tuple(self._registry.names())
+        return _Resolved(model, system, tuple(names))
+
+    async def _setup(self, session: Session, resolved: _Resolved) -> Setup:
+        try:
+            specs = self._registry.specs(resolved.tools)
+        except UnknownTools as exc:
+            raise CannotStart("unknown_tool", str(exc)) from exc
+        room = 0 if session.first else self._settings.context_messages
+        context = await self._store.context(session.message_id, room)
+        return Setup(
+            provider=self._provider_of(resolved.model),
+            system=resolved.system,
+            tools=specs,
+            tool_names=tuple(spec.name for spec in specs),
+            submission=session.submission,
+            context=context,
+            tool_result_bytes=self._settings.tool_result_bytes,
+            most_request_bytes=_MOST_BYTES.get(resolved.model.partition(":")[0], _MOST_BYTES_ELSEWHERE),
+        )
+
+    def _started(self, session: Session, now: float) -> Started:
+        settings, submission = self._settings, session.submission
+        timeout = submission.message_timeout or settings.message_timeout
+        return Started(
+            now=now,
+            limits=self._limits(session),
+            language=submission.language or guess_language(submission.text),
+            message_timeout=timeout,
+            closing_reserve=settings.closing_reserve_for(timeout),
+        )
+
+    def _limits(self, session: Session) -> Limits:
+        settings, submission = self._settings, session.submission
+        options = submission.model_options
+        return Limits(
+            max_rounds=settings.max_rounds if submission.max_rounds is None else submission.max_rounds,
+            model_attempts=settings.model_attempts,
+            max_output_tokens=options.max_output_tokens or settings.max_output_tokens,
+            max_total_tokens=submission.max_total_tokens or settings.max_total_tokens,
+            parallel_reads=settings.parallel_reads,
+            repeat_limit=settings.repeat_limit,
+            max_retry_delay=settings.max_retry_delay,
+        )

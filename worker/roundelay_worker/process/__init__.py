@@ -1,0 +1,1 @@
+"""What one worker process is: its lease, identity, clock, connections and logs."""

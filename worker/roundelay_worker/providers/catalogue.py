@@ -1,0 +1,94 @@
+"""From ``provider:model`` to the provider that speaks its wire format."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from roundelay_worker.engine.setup import CannotStart
+from roundelay_worker.loop.history import Turn
+from roundelay_worker.providers.anthropic.provider import AnthropicProvider
+from roundelay_worker.providers.base import ModelFailure, ModelRequest, Patience, Provider
+from roundelay_worker.providers.chat.provider import ChatProvider
+from roundelay_worker.providers.demo.provider import DemoProvider
+from roundelay_worker.providers.google.provider import GoogleProvider
+from roundelay_worker.providers.responses.provider import OpenAIProvider
+from roundelay_worker.providers.transport import HttpTransport
+from roundelay_worker.settings import Settings
+
+Maker = Callable[[str, str, str, HttpTransport], Provider]
+
+_MAKERS: Final[dict[str, tuple[Maker, str]]] = {
+    "chat": (ChatProvider, "https://api.openai.com/v1"),
+    "openai": (OpenAIProvider, "https://api.openai.com"),
+    "anthropic": (AnthropicProvider, "https://api.anthropic.com"),
+    "google": (GoogleProvider, "https://generativelanguage.googleapis.com"),
+}
+"""What speaks each format, and where its own service is."""
+
+_KEYS: Final = {
+    "chat": "OPENAI_API_KEY",
+    "openai": "OPENAI_API_KEY",
+    "anthropic": "ANTHROPIC_API_KEY",
+    "google": "GEMINI_API_KEY (or GOOGLE_API_KEY)",
+}
+_OWN_SERVER_KEY: Final = "ROUNDELAY_CHAT_API_KEY"
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """A provider that names the environment variable of its key when that key is refused."""
+
+    inner: Provider
+    variable: str
+
+    @property
+    def origin(self) -> str:
+        """Return ``format:model@base_url``, the place that native blocks hold for."""
+        return self.inner.origin
+
+    async def ask(self, request: ModelRequest, on_text: Callable[[str], None], patience: Patience) -> Turn:
+        """Send one request and return the whole turn; raise ModelFailure, and close the socket when cancelled."""
+        try:
+            return await self.inner.ask(request, on_text, patience)
+        except ModelFailure as failure:
+            if failure.code != "credentials":
+                raise
+            text = f"{failure.message} Check {self.variable} in the worker's environment."
+            raise ModelFailure("credentials", text, retryable=failure.retryable, delay=failure.delay) from failure
+
+
+class Models:
+    """Builds each provider once per process, all over one pool of connections."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._transport = HttpTransport()
+        self._built: dict[str, Provider] = {}
+
+    def provider(self, model: str) -> Provider:
+        """Return the provider of a model; raise CannotStart if its credentials are missing."""
+        if model not in self._built:
+            self._built[model] = self._build(*model.split(":", 1))
+        return self._built[model]
+
+    def _build(self, provider: str, name: str) -> Provider:
+        if provider == "demo":
+            return DemoProvider(name)
+        if provider not in _MAKERS:
+            raise CannotStart(
+                "unknown_provider", "The model's provider is not known; see the README for those that are."
+            )
+        maker, home = _MAKERS[provider]
+        endpoint = self._settings.endpoint(provider)
+        own_server = provider == "chat" and self._settings.chat_base_url is not None
+        if endpoint.api_key is None and not own_server:
+            other = ", or ROUNDELAY_CHAT_BASE_URL for a server of your own" if provider == "chat" else ""
+            text = f"The worker cannot use {provider}: models: it needs {_KEYS[provider]}{other}."
+            raise CannotStart("credentials", text)
+        key = endpoint.api_key.get_secret_value() if endpoint.api_key else ""
+        built = maker(name, endpoint.base_url or home, key, self._transport)
+        return Keyed(built, _OWN_SERVER_KEY if own_server else _KEYS[provider])
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._transport.close()

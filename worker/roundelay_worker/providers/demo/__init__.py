@@ -1,0 +1,1 @@
+"""A stand-in for a model: a few plain rules, no key, no network."""

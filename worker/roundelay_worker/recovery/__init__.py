@@ -1,0 +1,1 @@
+"""What makes every promise hold after a crash: sweeps, hints from clients, quarantine."""

@@ -1,0 +1,1 @@
+"""Everything that knows Celery: its application, tasks, pool, consumer and broker."""

@@ -1,0 +1,1 @@
+"""``@tool``: from a typed function to a declared tool."""

@@ -1,0 +1,1 @@
+"""Isolated tools: one child process a call, killed with everything it started."""

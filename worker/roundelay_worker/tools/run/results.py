@@ -1,0 +1,111 @@
+"""What a call comes to: the text for the model, and whether it is known what happened."""
+
+import json
+import logging
+import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from inspect import isawaitable, iscoroutine
+from typing import Any
+
+from pydantic_core import PydanticSerializationError, to_json
+
+from roundelay_worker.loop.history import Result
+from roundelay_worker.tools.context import ToolError
+from roundelay_worker.tools.declare.declared import Tool
+from roundelay_worker.tools.run.truncation import shorten
+
+_LOG = logging.getLogger(__name__)
+
+LONGEST_MESSAGE = 4_000
+LONGEST_CODE = 64
+NAMES_LISTED = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a call ended.
+
+    ``code`` is '' for success, else the error's code. ``uncertain`` is set for a write that began and of
+    which nobody knows whether it took effect.
+    """
+
+    result: Result
+    uncertain: bool = False
+    code: str = ""
+
+
+def failure(code: str, message: str, recovery: str = "", *, uncertain: bool = False) -> Outcome:
+    """Return an error result with its three texts, each bounded: errors are not cut later."""
+    code = clean(code)[:LONGEST_CODE] or "tool_error"
+    error = {"code": code, "message": _bounded(message), "recovery": _bounded(recovery)}
+    text = json.dumps({"error": error}, ensure_ascii=False, separators=(",", ":"))
+    return Outcome(Result(text, is_error=True), uncertain, code)
+
+
+def success(value: Any, limit: int) -> Outcome:
+    """Return the result for what a tool returned: its string, or JSON; longer than ``limit`` bytes it is cut."""
+    if isawaitable(value):
+        return _unawaited(value)
+    if isinstance(value, str):
+        return Outcome(Result(shorten(clean(value), limit)))
+    if isinstance(value, Iterator):
+        return failure("not_serialisable", f"The tool returned a {type(value).__name__}, which JSON cannot carry.")
+    try:
+        text = to_json(value, inf_nan_mode="strings").decode()
+    except (PydanticSerializationError, ValueError, RecursionError):
+        return failure("not_serialisable", f"The tool returned a {type(value).__name__} that JSON cannot carry.")
+    return Outcome(Result(shorten(clean(text), limit)))
+
+
+def tool_failure(tool: Tool, exc: BaseException) -> Outcome:
+    """Return the error result for what a tool raised: a ToolError's own text, of all else only the class name."""
+    if isinstance(exc, ToolError):
+        return failure(exc.code, exc.message, exc.recovery)
+    _LOG.warning("tool_failed tool=%s error=%s at=%s", tool.name, type(exc).__name__, _raised_at(exc))
+    recovery = "It may have had part of its effect: check before you try again." if tool.effect == "write" else ""
+    return failure("tool_failed", f"The tool failed with {type(exc).__name__}.", recovery)
+
+
+def timeout_failure(tool: Tool, timeout: float, *, began: bool = True) -> Outcome:
+    """Return the error result of a call that overran; a write that had begun is uncertain."""
+    if tool.effect == "write" and began:
+        return unknown_failure(f"timed out after {timeout:g} s")
+    return failure("timed_out", f"timed out after {timeout:g} s", "Ask for less at once, or go on without it.")
+
+
+def unknown_failure(reason: str) -> Outcome:
+    """Return the error result of a write that began and of which nobody knows whether it took effect."""
+    return failure(
+        "outcome_unknown",
+        f"{reason}; it is not known whether it took effect",
+        "Do not repeat it. Check whether it took effect if another tool can tell, and tell the user.",
+        uncertain=True,
+    )
+
+
+def unknown_tool_failure(name: str, names: Sequence[str]) -> Outcome:
+    """Return the error result of a call to a tool that is not there."""
+    listed = ", ".join(names[:NAMES_LISTED]) or "none"
+    return failure("unknown_tool", f"There is no tool {name[:LONGEST_CODE]!r}.", f"Use one of: {listed}.")
+
+
+def clean(text: str) -> str:
+    """Return ``text`` as UTF-8 and PostgreSQL can hold it: lone surrogates and NUL replaced."""
+    return text.encode("utf-8", "replace").decode().replace("\x00", "\ufffd")
+
+
+def _bounded(text: object) -> str:
+    return clean(str(text))[:LONGEST_MESSAGE]
+
+
+def _unawaited(value: Any) -> Outcome:
+    """Return the error result of a sync tool that returned something to await; closed, so that nothing warns of it."""
+    if iscoroutine(value):
+        value.close()
+    return failure("tool_failed", "The tool returned a coroutine that nobody awaits: declare it with async def.")
+
+
+def _raised_at(exc: BaseException) -> str:
+    frames = traceback.extract_tb(exc.__traceback__)
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "?"
