@@ -114,12 +114,46 @@ def explode(how: Literal["value", "exit", "interrupt", "stop"] = "value") -> str
     raise kinds[how]("secret")
 
 
+class PanicException(BaseException):
+    """What an extension written in Rust raises when it panics."""
+
+
 @tool(effect="read")
-async def explode_async(how: Literal["value", "exit", "group"] = "value") -> str:
+async def explode_async(how: Literal["value", "exit", "group", "closed", "interrupt", "panic"] = "value") -> str:
     """Fail with a secret."""
     if how == "group":
         raise BaseExceptionGroup("secret", [SystemExit("secret")])
-    raise {"value": ValueError, "exit": SystemExit}[how]("secret")
+    kinds = {
+        "value": ValueError,
+        "exit": SystemExit,
+        "closed": GeneratorExit,
+        "interrupt": KeyboardInterrupt,
+        "panic": PanicException,
+    }
+    raise kinds[how]("secret")
+
+
+def _receipt() -> dict[object, object]:
+    photo = {"photo": b"\xff\xfe", "name": "a"}
+    return {"id": 7, "customer": object(), "rows": [photo], "nan": float("nan"), ("a", 1): 1}
+
+
+@tool
+def pays() -> object:
+    """Pay, and return more than JSON can carry."""
+    return _receipt()
+
+
+@tool
+async def pays_async() -> object:
+    """Pay, and return more than JSON can carry."""
+    return _receipt()
+
+
+@tool(isolated=True)
+def pays_alone() -> object:
+    """Pay, and return more than JSON can carry."""
+    return _receipt()
 
 
 class Order(BaseModel):
@@ -148,6 +182,19 @@ def buy(order: Order, count: Annotated[int, Field(ge=1)] = 1) -> Receipt:
     return Receipt(order, order.price * count)
 
 
+class Raising:
+    """Fails whatever is asked of it."""
+
+    def __getattribute__(self, name: str) -> object:
+        raise RuntimeError("secret")
+
+
+class Holder(BaseModel):
+    model_config = {"arbitrary_types_allowed": True}
+    order: Order
+    thing: object
+
+
 @tool(effect="read")
 def returns(kind: str) -> object:
     """Return something odd."""
@@ -157,6 +204,8 @@ def returns(kind: str) -> object:
         "object": object(),
         "generator": (n for n in range(3)),
         "loop": loop,
+        "raising": Raising(),
+        "model": Holder(order=Order(number=1, price=Decimal(2)), thing=object()),
         "nan": [float("nan"), float("inf")],
         "surrogate": "a\ud800b\x00c",
         "huge": "x" * 5_000_000,

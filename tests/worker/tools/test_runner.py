@@ -58,6 +58,9 @@ def test_the_text_of_a_tool_error_reaches_the_model():
         (sample_tools.explode_async, "value", "ValueError"),
         (sample_tools.explode_async, "exit", "SystemExit"),
         (sample_tools.explode_async, "group", "BaseExceptionGroup"),
+        (sample_tools.explode_async, "closed", "GeneratorExit"),
+        (sample_tools.explode_async, "interrupt", "KeyboardInterrupt"),
+        (sample_tools.explode_async, "panic", "PanicException"),
     ],
 )
 def test_of_any_other_exception_only_the_class_name_reaches_model_and_log(function, how, name, caplog):
@@ -250,9 +253,41 @@ def test_a_hundred_sync_calls_run_side_by_side():
     assert {o.result.text for o in asyncio.run(scenario())} == {"late"}
 
 
-@pytest.mark.parametrize("kind", ["object", "generator", "loop", "bytes"])
-def test_what_json_cannot_carry_is_an_error_result(kind):
-    assert error_of(run_once(sample_tools.returns, kind=kind))["code"] == "not_serialisable"
+@pytest.mark.parametrize("way", ["sync", "async", "isolated"])
+def test_a_write_whose_result_is_not_json_is_told_as_done_with_the_places_that_are_missing(way):
+    outcome = run_once(
+        {"sync": sample_tools.pays, "async": sample_tools.pays_async, "isolated": sample_tools.pays_alone}[way]
+    )
+    text, note = outcome.result.text.split("\n\n")
+    assert (outcome.result.is_error, outcome.uncertain, outcome.code) == (False, False, "")
+    assert json.loads(text) == {
+        "id": 7,
+        "customer": "[object]",
+        "rows": [{"photo": "[bytes]", "name": "a"}],
+        "nan": "NaN",
+        "[tuple]": 1,
+    }
+    assert note.startswith("Note: The call took effect; do not repeat it.")
+    assert "customer (object), rows[0].photo (bytes)" in note
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "lost"),
+    [
+        ("object", '"[object]"', "the value itself (object)"),
+        ("generator", '"[generator]"', "the value itself (generator)"),
+        ("loop", '["[list]"]', "[0] (list)"),
+        ("bytes", '"[bytes]"', "the value itself (bytes)"),
+        ("raising", '"[Raising]"', "the value itself (Raising)"),
+        ("model", '{"order":{"number":1,"price":"2"},"thing":"[object]"}', "thing (object)"),
+    ],
+)
+def test_what_json_cannot_carry_is_named_and_the_rest_is_kept(kind, text, lost):
+    outcome = run_once(sample_tools.returns, kind=kind)
+    assert not outcome.result.is_error
+    assert (
+        outcome.result.text == f"{text}\n\nNote: The call succeeded. JSON cannot carry this part of its result: {lost}."
+    )
 
 
 def test_odd_values_become_valid_bounded_text():

@@ -2,31 +2,38 @@
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from roundelay_worker.tools.declare.declared import Tool
 from roundelay_worker.tools.run.results import Outcome, success, tool_failure
-
-RAISED: Final = (Exception, SystemExit, BaseExceptionGroup)
-"""What a tool on the event loop may raise without stopping the loop; KeyboardInterrupt stays the operator's."""
 
 
 def call_here(tool: Tool, arguments: Mapping[str, Any], limit: int) -> Outcome:
     """Call a sync tool in this thread; never raises."""
     try:
-        return success(tool.function(**arguments), limit)
+        value = tool.function(**arguments)
     except BaseException as exc:  # noqa: BLE001 - a thread of ours has nobody else to tell
         return tool_failure(tool, exc)
+    return success(tool, value, limit)
 
 
 async def call_async(tool: Tool, arguments: Mapping[str, Any], limit: int) -> Outcome:
-    """Await an async tool; raises CancelledError only if this task was cancelled, not because the tool says so."""
+    """Await an async tool; raises CancelledError only if this task was cancelled, not because the tool says so.
+
+    Everything else that a tool raises is a failed call, as in a thread: GeneratorExit, pyo3's PanicException or a
+    KeyboardInterrupt of its own would otherwise end the round without a trace, or the loop. The operator's Ctrl-C
+    reaches the main thread, which runs no tool.
+    """
     try:
-        return success(await tool.function(**arguments), limit)
-    except asyncio.CancelledError as exc:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
+        value = await tool.function(**arguments)
+    except BaseException as exc:
+        if is_cancelled(exc):
             raise
         return tool_failure(tool, exc)
-    except RAISED as exc:
-        return tool_failure(tool, exc)
+    return success(tool, value, limit)
+
+
+def is_cancelled(exc: BaseException) -> bool:
+    """Return whether ``exc`` is the cancellation of the current task, rather than one that awaited code made up."""
+    task = asyncio.current_task()
+    return isinstance(exc, asyncio.CancelledError) and task is not None and task.cancelling() > 0

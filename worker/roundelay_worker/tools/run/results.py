@@ -3,16 +3,15 @@
 import json
 import logging
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from inspect import isawaitable, iscoroutine
-from typing import Any
+from typing import Any, Final
 
-from pydantic_core import PydanticSerializationError, to_json
-
-from roundelay_worker.loop.history import Result
+from roundelay_worker.loop.history import Effect, Result
 from roundelay_worker.tools.context import ToolError
 from roundelay_worker.tools.declare.declared import Tool
+from roundelay_worker.tools.run.rendering import MOST_PLACES, Rendered, render
 from roundelay_worker.tools.run.truncation import shorten
 
 _LOG = logging.getLogger(__name__)
@@ -20,6 +19,12 @@ _LOG = logging.getLogger(__name__)
 LONGEST_MESSAGE = 4_000
 LONGEST_CODE = 64
 NAMES_LISTED = 100
+
+_PARTLY: Final[dict[Effect, str]] = {
+    "write": "It may have had part of its effect: check before you try again.",
+    "read": "",
+}
+"""What to do about a call that failed by itself, by the tool's effect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +48,21 @@ def failure(code: str, message: str, recovery: str = "", *, uncertain: bool = Fa
     return Outcome(Result(text, is_error=True), uncertain, code)
 
 
-def success(value: Any, limit: int) -> Outcome:
-    """Return the result for what a tool returned: its string, or JSON; longer than ``limit`` bytes it is cut."""
-    if isawaitable(value):
-        return _unawaited(value)
-    if isinstance(value, str):
-        return Outcome(Result(shorten(clean(value), limit)))
-    if isinstance(value, Iterator):
-        return failure("not_serialisable", f"The tool returned a {type(value).__name__}, which JSON cannot carry.")
-    try:
-        text = to_json(value, inf_nan_mode="strings").decode()
-    except (PydanticSerializationError, ValueError, RecursionError):
-        return failure("not_serialisable", f"The tool returned a {type(value).__name__} that JSON cannot carry.")
-    return Outcome(Result(shorten(clean(text), limit)))
+def success(tool: Tool, value: Any, limit: int) -> Outcome:
+    """Return the result for what a tool returned: its string, or JSON; longer than ``limit`` bytes it is cut.
+
+    Never raises. A value that JSON cannot carry is still a success, with a note on what is missing: the call has had
+    its effect, and a model that read of a failure would repeat it.
+    """
+    if _is_awaitable(value):
+        return _unawaited(tool, value)
+    rendered = render(value)
+    if not rendered.lost:
+        return Outcome(Result(shorten(clean(rendered.text), limit)))
+    _LOG.warning("result_not_json tool=%s places=%s", tool.name, len(rendered.lost))
+    note = _lost_note(tool, rendered)
+    text = shorten(clean(rendered.text), max(limit - len(note.encode()) - 2, 0))
+    return Outcome(Result(f"{text}\n\n{note}"))
 
 
 def tool_failure(tool: Tool, exc: BaseException) -> Outcome:
@@ -63,8 +70,7 @@ def tool_failure(tool: Tool, exc: BaseException) -> Outcome:
     if isinstance(exc, ToolError):
         return failure(exc.code, exc.message, exc.recovery)
     _LOG.warning("tool_failed tool=%s error=%s at=%s", tool.name, type(exc).__name__, _raised_at(exc))
-    recovery = "It may have had part of its effect: check before you try again." if tool.effect == "write" else ""
-    return failure("tool_failed", f"The tool failed with {type(exc).__name__}.", recovery)
+    return failure("tool_failed", f"The tool failed with {type(exc).__name__}.", _PARTLY[tool.effect])
 
 
 def timeout_failure(tool: Tool, timeout: float, *, began: bool = True) -> Outcome:
@@ -99,11 +105,27 @@ def _bounded(text: object) -> str:
     return clean(str(text))[:LONGEST_MESSAGE]
 
 
-def _unawaited(value: Any) -> Outcome:
+def _is_awaitable(value: Any) -> bool:
+    try:
+        return isawaitable(value)
+    except BaseException:  # noqa: BLE001 - even isinstance runs code of the project: __class__ may be a property
+        return False
+
+
+def _unawaited(tool: Tool, value: Any) -> Outcome:
     """Return the error result of a sync tool that returned something to await; closed, so that nothing warns of it."""
     if iscoroutine(value):
         value.close()
-    return failure("tool_failed", "The tool returned a coroutine that nobody awaits: declare it with async def.")
+    message = "The tool returned a coroutine that nobody awaits: declare it with async def."
+    return failure("tool_failed", message, _PARTLY[tool.effect])
+
+
+def _lost_note(tool: Tool, rendered: Rendered) -> str:
+    done = "The call took effect; do not repeat it." if tool.effect == "write" else "The call succeeded."
+    places = ", ".join(clean(place) for place in rendered.lost[:MOST_PLACES])
+    rest = len(rendered.lost) - MOST_PLACES
+    more = f" and {rest} more" if rest > 0 else ""
+    return f"Note: {done} JSON cannot carry this part of its result: {places}{more}."
 
 
 def _raised_at(exc: BaseException) -> str:

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from roundelay_worker.loop.history import Result
-from roundelay_worker.tools.run.calling import RAISED
-from roundelay_worker.tools.run.results import success
+from roundelay_worker.tools.run.calling import is_cancelled
+from roundelay_worker.tools.run.rendering import render
+from roundelay_worker.tools.run.results import clean
+from roundelay_worker.tools.run.truncation import shorten
 
 DONE_TEXT: Final = "The call took effect; what it returned was lost."
 
@@ -34,7 +36,9 @@ async def verify_async(question: Callable[[], Awaitable[Any]], limit: int) -> Ve
     """Ask an async ``verify``; raises nothing but CancelledError."""
     try:
         return _read(await question(), limit)
-    except RAISED:
+    except BaseException as exc:
+        if is_cancelled(exc):
+            raise
         return UNKNOWN
 
 
@@ -43,5 +47,5 @@ def _read(said: object, limit: int) -> Verified:
         return UNKNOWN
     if said is False:
         return Verified("not_done")
-    outcome = success(DONE_TEXT if said is True else said, limit)
-    return Verified("done", Result(DONE_TEXT) if outcome.result.is_error else outcome.result)
+    text = DONE_TEXT if said is True else render(said).text
+    return Verified("done", Result(shorten(clean(text), limit)))
