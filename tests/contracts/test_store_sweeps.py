@@ -361,3 +361,41 @@ def test_a_conversation_that_points_at_nothing_is_woken(play) -> None:
         assert [each.message_id for each in (await world.end("m2")).dispatches] == ["m3"]
 
     play(scenario)
+
+
+def test_a_message_that_is_left_waits_for_anybody_and_counts_no_attempt_and_no_loss(play) -> None:
+    async def scenario(world) -> None:
+        fence = await _claimed_by(world, "q")
+
+        assert await world.store.leave(fence, 60.0)
+
+        assert await world.store.claim("m1", "p") == Refused("not_due")
+        assert not await world.store.leave(fence, 0.0)
+
+    play(scenario)
+
+
+def test_a_message_that_was_left_is_dispatched_when_its_pause_is_over(play) -> None:
+    async def scenario(world) -> None:
+        fence = await _claimed_by(world, "q")
+        assert await world.store.leave(fence, 0.0)
+
+        (dispatch,) = await world.store.due(10)
+        claim = await world.claim("m1", dispatch=dispatch.dispatch)
+
+        assert (claim.losses, claim.fence.attempt) == (0, fence.attempt)
+
+    play(scenario)
+
+
+def test_what_a_process_offers_is_known_while_its_lease_holds(play) -> None:
+    async def scenario(world) -> None:
+        await world.store.register("q", "host", 2, 60.0, offers=("tool:a", "model:demo"))
+        await world.store.register("r", "host", 3, -1.0, offers=("tool:b",))
+
+        assert frozenset({"tool:a", "model:demo"}) in await world.store.offered()
+        assert not any("tool:b" in offered for offered in await world.store.offered())
+        await world.store.retire("q")
+        assert not any("tool:a" in offered for offered in await world.store.offered())
+
+    play(scenario)

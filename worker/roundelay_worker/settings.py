@@ -116,6 +116,7 @@ class Settings(BaseModel):
     model: Annotated[str, AfterValidator(check_model)] | None = None
     system_prompt: Annotated[str, Field(repr=False)] = ""
     tool_modules: Names = ()
+    builtin_tools: Names = ()
     setup: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")] | None = None
 
     max_rounds: Annotated[int, Field(ge=0, le=100_000)] = 10
@@ -188,6 +189,17 @@ class Settings(BaseModel):
 def variable(field: str) -> str:
     """Return the environment variable of a field of Settings."""
     return field.upper() if field in PROVIDER_NAMES else f"{ENV_PREFIX}{field.upper()}"
+
+
+SECRET_VARIABLES: Final = frozenset(
+    {
+        *(variable(field) for field in Settings.model_fields if field.endswith("_api_key")),
+        *(variable(field) for field in ("redis_url", "broker_url", "database_url")),
+        "GOOGLE_API_KEY",
+        "ROUNDELAY_FLOWER_AUTH",
+    }
+)
+"""The variables that hold keys and passwords."""
 
 
 def home_folder(env: Mapping[str, str]) -> Path:
@@ -295,6 +307,7 @@ _SHAPES: Final = {
     "broker_url": "must be a URL such as redis://host:6379/0 or amqp://host",
     "prefix": "must be 1 to 64 letters, digits and . _ : -",
     "tool_modules": "must be module names with commas between them, such as shop.tools,shop.search",
+    "builtin_tools": "must be names with commas between them, such as calculator,current_time, or all",
     "setup": "must be module:function",
 }
 

@@ -21,13 +21,13 @@ from roundelay_worker.engine.call_ids import CallId
 from roundelay_worker.engine.inbox import Acceptor
 from roundelay_worker.engine.perform import Bounds, Performer
 from roundelay_worker.engine.sessions import Sessions
-from roundelay_worker.engine.setup import Resolver
+from roundelay_worker.engine.setup import Resolver, offers
 from roundelay_worker.loop.history import Result
 from roundelay_worker.process.clock import Clock
 from roundelay_worker.process.identity import EXIT_BROKEN, new_process_id
 from roundelay_worker.process.lease import EXIT_LEASE_LOST, LeaseKeeper
 from roundelay_worker.process.redis import connect_redis, note_eviction
-from roundelay_worker.providers.catalogue import Models
+from roundelay_worker.providers.catalogue import Models, usable_providers
 from roundelay_worker.recovery.control import Control
 from roundelay_worker.recovery.quarantine import Quarantines
 from roundelay_worker.recovery.watchdog import Watchdog
@@ -100,7 +100,7 @@ class Runtime:
     def start(self) -> None:
         """Open, register and begin; returns when the process may take messages."""
         try:
-            self._registry = load_tools(self.settings.setup, self.settings.tool_modules)
+            self._registry = load_tools(self.settings.setup, self.settings.tool_modules, self.settings.builtin_tools)
             make_database_folder(self.settings)
             self._thread.start()
             self.call(self._open())
@@ -119,13 +119,18 @@ class Runtime:
         await note_eviction(self._redis)
         self._store = await Store.open(settings.database_url)
         await self._store.migrate()
-        await self._store.register(self.process_id, socket.gethostname(), os.getpid(), settings.lease)
+        await self._store.register(
+            self.process_id, socket.gethostname(), os.getpid(), settings.lease, offers=self._offers()
+        )
         self._build(Clock(await self._store.now()))
         self._lease.start()
         self._begin(self._lease.beat(), self._publisher.run(), self._show_alive(), self._watch_steps())
         await self._outbox.check_redis()
         if not self._quarantine:
             self._begin(self._watchdog.run(), self._control.run(), self._guard())
+
+    def _offers(self) -> tuple[str, ...]:
+        return offers(self._registry.names(), usable_providers(self.settings))
 
     def _begin(self, *works: Coroutine[Any, Any, None]) -> None:
         for work in works:

@@ -51,6 +51,7 @@ def environment(home: Path, redis_url: str, fake: FakeLLM, prefix: str) -> dict[
         "ROUNDELAY_DATABASE_URL": f"sqlite:///{home}/stage.db",
         "ROUNDELAY_PREFIX": prefix,
         "ROUNDELAY_TOOL_MODULES": "formats_tools",
+        "ROUNDELAY_BUILTIN_TOOLS": "all",
         "ROUNDELAY_CHAT_BASE_URL": fake.url,
         "ROUNDELAY_CHAT_API_KEY": KEY,
         "OPENAI_BASE_URL": fake.url,

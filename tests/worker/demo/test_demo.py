@@ -171,7 +171,7 @@ def test_a_tool_that_was_not_given_is_named_instead_of_asked_for():
     ],
 )
 def test_what_it_asks_for_the_built_in_tools_can_do(question: str):
-    registry = Registry.load(())
+    registry = Registry.load((), ("all",))
 
     def really(call: Call) -> Result:
         found = registry.get(call.name)

@@ -325,3 +325,9 @@ def transfer(amount: int, to: str = "me") -> str:
 async def transfer_async(amount: int) -> str:
     """Move money."""
     return f"{amount}"
+
+
+@tool(effect="read", isolated=True)
+def isolated_environment() -> list[str]:
+    """Name the variables of this process."""
+    return sorted(os.environ)

@@ -244,3 +244,12 @@ def test_the_schema_of_decimals_accepts_numbers_and_strings():
 
     adapter: TypeAdapter[Any] = declared(pay).signature.arguments
     assert adapter.validate_json('{"amount": "1.10"}').amount == adapter.validate_json('{"amount": 1.10}').amount
+
+
+def test_a_method_is_no_tool_and_says_what_to_do():
+    with pytest.raises(InvalidTool, match="is a method: a tool is a function of its own"):
+
+        class Shop:
+            @tool
+            def buy(self, what: str) -> str:
+                return what

@@ -46,6 +46,21 @@ def test_a_call_runs_in_another_process_with_set_up_context_and_progress(loop_fa
     assert shown == ["working on é", "working on two"]
 
 
+def test_it_inherits_no_key_and_no_address_of_ours(monkeypatch):
+    secret = (
+        "OPENAI_API_KEY",
+        "GOOGLE_API_KEY",
+        "ROUNDELAY_CHAT_API_KEY",
+        "ROUNDELAY_DATABASE_URL",
+        "ROUNDELAY_REDIS_URL",
+    )
+    for name in (*secret, "SHOP_URL"):
+        monkeypatch.setenv(name, "x")
+    seen = json.loads(run_once(sample_tools.isolated_environment).result.text)
+    assert "SHOP_URL" in seen
+    assert not set(secret) & set(seen)
+
+
 def test_errors_come_back_as_from_any_tool():
     assert error_of(run_once(sample_tools.isolated_refuse))["code"] == "no_order"
     outcome = run_once(sample_tools.isolated_explode)

@@ -1,13 +1,28 @@
 import pytest
 
 from roundelay_worker.tools.declare.signature import InvalidTool
-from roundelay_worker.tools.registry import Registry, ToolModuleFailed, UnknownTools
+from roundelay_worker.tools.registry import Registry, ToolModuleFailed, UnknownBuiltIn
 
 BUILT_IN = ("calculator", "convert_units", "current_time", "fetch_url", "lookup")
 
 
-def test_the_built_in_tools_are_always_there_and_read_only():
-    registry = Registry.load([])
+def test_the_built_in_tools_are_off_until_they_are_named():
+    assert Registry.load([]).names() == ()
+    assert Registry.load([]).specs() == ()
+    assert Registry.load([], ["lookup", "calculator"]).names() == ("calculator", "lookup")
+
+
+def test_the_demo_may_have_those_that_are_off():
+    assert Registry.load([], ["lookup"]).names(with_spare=True) == BUILT_IN
+
+
+def test_a_built_in_tool_that_does_not_exist_is_told_with_those_that_do():
+    with pytest.raises(UnknownBuiltIn, match=r"calulator is no built-in tool; there are calculator, .*, and all"):
+        Registry.load([], ["calulator"])
+
+
+def test_the_built_in_tools_are_read_only():
+    registry = Registry.load([], ["all"])
     assert registry.names() == BUILT_IN
     assert {registry.get(name).effect for name in BUILT_IN} == {"read"}
     assert all(registry.get(name).description for name in BUILT_IN)
@@ -15,23 +30,15 @@ def test_the_built_in_tools_are_always_there_and_read_only():
 
 def test_tools_of_modules_join_them_in_the_order_of_their_names(write_module):
     module = write_module("shop", "@tool", "def zap(): return 1", "@tool", "def buy(): return 1")
-    registry = Registry.load([module])
+    registry = Registry.load([module], ["all"])
     assert registry.names() == ("buy", *BUILT_IN, "zap")
     assert registry.get("buy").module == "shop"
     assert registry.get("nothing") is None
 
 
-def test_declarations_are_sorted_however_they_are_asked_for(write_module):
-    registry = Registry.load([write_module("shop", "@tool", "def buy(): return 1")])
-    assert [spec.name for spec in registry.specs(["lookup", "buy", "lookup"])] == ["buy", "lookup"]
-    assert [spec.name for spec in registry.specs(None)] == list(registry.names())
-    assert registry.specs([]) == ()
-
-
-def test_unknown_names_are_told_with_the_known_ones():
-    with pytest.raises(UnknownTools) as missing:
-        Registry.load([]).specs(["lookup", "b", "a"])
-    assert (missing.value.names, missing.value.known) == (("a", "b"), BUILT_IN)
+def test_declarations_are_sorted_as_the_names_are(write_module):
+    registry = Registry.load([write_module("shop", "@tool", "def zap(): return 1")], ["lookup"])
+    assert [spec.name for spec in registry.specs()] == ["lookup", "zap"]
 
 
 def test_two_tools_of_one_name_are_refused_with_both_places(write_module):
@@ -42,7 +49,7 @@ def test_two_tools_of_one_name_are_refused_with_both_places(write_module):
 
 
 def test_a_tool_of_the_project_goes_before_a_built_in_one_of_its_name(write_module):
-    registry = Registry.load([write_module("mine", "@tool", "def calculator(): return 1")])
+    registry = Registry.load([write_module("mine", "@tool", "def calculator(): return 1")], ["all"])
     assert registry.get("calculator").place.startswith("mine.calculator")
     assert registry.names().count("calculator") == 1
 

@@ -49,13 +49,13 @@ def tool_findings(settings: Settings) -> Iterator[Finding]:
     if (here := os.getcwd()) not in sys.path:  # noqa: PTH109  # sys.path holds strings
         sys.path.insert(0, here)
     try:
-        registry = load_tools(settings.setup, settings.tool_modules)
+        registry = load_tools(settings.setup, settings.tool_modules, settings.builtin_tools)
     except SetupFailed as exc:
         yield fault("tools", str(exc), "mend what it names")
     except UNUSABLE as exc:
-        yield fault("tools", str(exc), "mend the module, or take it out of ROUNDELAY_TOOL_MODULES")
+        yield fault("tools", str(exc), "mend what it names, or take it out of the setting")
     else:
-        yield ok("tools", ", ".join(registry.names()))
+        yield ok("tools", ", ".join(registry.names()) or "none; models are offered no tool")
 
 
 def redis_findings(settings: Settings) -> Iterator[Finding]:

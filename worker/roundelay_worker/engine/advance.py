@@ -25,7 +25,7 @@ from roundelay_worker.engine.perform import Performer
 from roundelay_worker.engine.saving import FenceLost, Saver, unbroken
 from roundelay_worker.engine.session import Session, Setup
 from roundelay_worker.engine.sessions import Sessions, readable
-from roundelay_worker.engine.setup import CannotStart, Resolver
+from roundelay_worker.engine.setup import BetterElsewhere, CannotStart, Resolver
 from roundelay_worker.engine.tool_calls import TurnCalls
 from roundelay_worker.loop.effects import AskModel, Note, RunCall, Start, VerifyCall
 from roundelay_worker.loop.events import (
@@ -65,6 +65,8 @@ Isolate = Callable[[Callable[[], Awaitable[Dispatch | None]]], Awaitable[tuple[D
 _OUTBOX_AT_ONCE = 100
 SHORT_PAUSE = 1.0
 """Seconds; a shorter back-off is waited out, a longer one frees the slot and is a due time in the database."""
+LEFT_FOR = 0.5
+"""Seconds before a message that was left to another worker is offered to all again."""
 LOSSES_TO_QUARANTINE = DOUBTED
 LOSSES_TO_GIVE_UP = GIVEN_UP
 """Losses at one saved step: after two lost leases the message runs alone in a child process."""
@@ -202,6 +204,9 @@ class Advance:
         except FenceLost:
             log.info("session_fenced", extra={"message_id": session.message_id})
             return ()
+        except BetterElsewhere:
+            await self._leave(session)
+            return ()
         except StoreUnavailable:
             raise
         except Exception:  # a bug of ours must not leave a person without an answer
@@ -215,6 +220,12 @@ class Advance:
             return await self._stopped(session)
         finally:
             self._sessions.discard(session)
+
+    async def _leave(self, session: Session) -> None:
+        """Leave a message to the workers that have what it needs; whoever takes it next may be one of them."""
+        log.info("left_to_another_worker", extra={"message_id": session.message_id})
+        if await self._store.leave(session.fence, LEFT_FOR):
+            self._sessions.wake_at(session.message_id, LEFT_FOR)
 
     async def _stopped(self, session: Session) -> tuple[Dispatch, ...]:
         match session.stopping:

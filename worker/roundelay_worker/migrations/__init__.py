@@ -10,5 +10,5 @@ from typing import Final
 VERSION_TABLE: Final = "roundelay_version"
 """Alembic's table, under a name of its own: a web app may keep its own history in the same database."""
 
-REVISIONS: Final = ("0001",)
+REVISIONS: Final = ("0001", "0002")
 """All of them, in order; known without Alembic, so that a worker whose database is up to date need not load it."""

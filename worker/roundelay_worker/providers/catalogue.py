@@ -34,6 +34,19 @@ _KEYS: Final = {
 _OWN_SERVER_KEY: Final = "ROUNDELAY_CHAT_API_KEY"
 
 
+def usable_providers(settings: Settings) -> tuple[str, ...]:
+    """Return the providers whose models can be spoken to with these settings."""
+    return ("demo", *(provider for provider in _MAKERS if _can_use(settings, provider)))
+
+
+def _can_use(settings: Settings, provider: str) -> bool:
+    return settings.endpoint(provider).api_key is not None or _is_own_server(settings, provider)
+
+
+def _is_own_server(settings: Settings, provider: str) -> bool:
+    return provider == "chat" and settings.chat_base_url is not None
+
+
 @dataclass(frozen=True, slots=True)
 class Keyed:
     """A provider that names the environment variable of its key when that key is refused."""
@@ -80,8 +93,8 @@ class Models:
             )
         maker, home = _MAKERS[provider]
         endpoint = self._settings.endpoint(provider)
-        own_server = provider == "chat" and self._settings.chat_base_url is not None
-        if endpoint.api_key is None and not own_server:
+        own_server = _is_own_server(self._settings, provider)
+        if not _can_use(self._settings, provider):
             other = ", or ROUNDELAY_CHAT_BASE_URL for a server of your own" if provider == "chat" else ""
             text = f"The worker cannot use {provider}: models: it needs {_KEYS[provider]}{other}."
             raise CannotStart("credentials", text)

@@ -105,9 +105,15 @@ class Store:
         (row,) = await self._driver.fetch(_NOW, again=True)
         return float(row["now"])
 
-    async def register(self, process_id: str, host: str, pid: int, lease: float, *, birth: str = "") -> None:
-        """Make a worker process known, with its first lease; an id is used once."""
-        await processes.register(self._driver, process_id, host, pid, lease=lease, birth=birth)
+    async def register(
+        self, process_id: str, host: str, pid: int, lease: float, *, birth: str = "", offers: Sequence[str] = ()
+    ) -> None:
+        """Make a worker process known, with its first lease and what it offers; an id is used once."""
+        await processes.register(self._driver, process_id, host, pid, lease=lease, birth=birth, offers=offers)
+
+    async def offered(self) -> tuple[frozenset[str], ...]:
+        """Return what live processes said at ``register`` that they offer, each different set once."""
+        return await processes.offered(self._driver)
 
     async def renew(self, process_id: str, lease: float) -> bool:
         """Prolong a lease; False once others were told that it ran out."""
@@ -187,6 +193,10 @@ class Store:
     async def hand_over(self, fence: Fence) -> Dispatch | None:
         """Give up a message that its owner holds, no loss counted; None if the fence does not hold."""
         return await sweeping.hand_over(self._driver, fence)
+
+    async def leave(self, fence: Fence, pause: float) -> bool:
+        """Give up a message before anything was done with it, for any worker after ``pause`` seconds; no attempt."""
+        return await sweeping.leave(self._driver, fence, pause)
 
     async def due(self, limit: int) -> tuple[Dispatch, ...]:
         """Make postponed messages whose time has come ready."""

@@ -85,6 +85,13 @@ RETURNING id, round, dispatch, queue
     again=filled(_AGAIN, queue="'rounds'"),
 )
 
+_LEAVE: Final = """
+UPDATE roundelay_messages SET owner = NULL, due_at = {now} + CAST($5 AS double precision),
+    dispatch = dispatch + 1, queue = 'rounds', attempt = attempt - 1
+WHERE id = $1 AND version = $2 AND owner = $3 AND attempt = CAST($4 AS bigint) AND status IS NULL
+RETURNING id
+"""
+
 _PICKED: Final = """
 WITH picked AS MATERIALIZED (
     SELECT id AS picked_id FROM roundelay_messages WHERE {free} AND {which} LIMIT $1 {skip}
@@ -187,6 +194,11 @@ async def hand_over(driver: Driver, fence: Fence) -> Dispatch | None:
     """Give up a message that this owner holds, no loss counted; None if the fence does not hold."""
     rows = await driver.fetch(_HAND_OVER, fence.message_id, fence.version, fence.owner, fence.attempt)
     return dispatch_of(rows[0]) if rows else None
+
+
+async def leave(driver: Driver, fence: Fence, pause: float) -> bool:
+    """Give up a message that this owner claimed and did nothing with; False if the fence does not hold."""
+    return bool(await driver.fetch(_LEAVE, fence.message_id, fence.version, fence.owner, fence.attempt, pause))
 
 
 async def due(driver: Driver, limit: int) -> tuple[Dispatch, ...]:

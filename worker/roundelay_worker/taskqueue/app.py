@@ -23,7 +23,7 @@ from roundelay_worker.settings import EXIT_UNFIT, SUPERVISED, Settings, Settings
 from roundelay_worker.store.records import Dispatch, Queue
 from roundelay_worker.taskqueue.broker import Silence, SteadyAMQP, is_redis, transport_options
 from roundelay_worker.taskqueue.consumer import consuming_step
-from roundelay_worker.taskqueue.pool import Rounds, pool_of
+from roundelay_worker.taskqueue.rounds import Rounds, pool_of
 from roundelay_worker.taskqueue.tasks import add_tasks, task_of
 from roundelay_worker.wiring import Runtime, UnfitToStart
 

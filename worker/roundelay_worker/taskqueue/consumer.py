@@ -6,7 +6,7 @@ from typing import Any
 
 from celery import bootsteps
 
-from roundelay_worker.taskqueue.pool import Rounds
+from roundelay_worker.taskqueue.rounds import Rounds
 from roundelay_worker.wiring import Runtime
 
 _EVENTS_EVERY = 0.25

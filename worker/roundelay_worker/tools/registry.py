@@ -3,7 +3,7 @@
 import importlib
 from collections.abc import Callable, Iterable, Sequence
 from types import MappingProxyType, ModuleType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from roundelay_worker.providers.base import ToolSpec
 from roundelay_worker.tools.builtin.calculator import calculator
@@ -16,24 +16,25 @@ from roundelay_worker.tools.declare.declared import Tool, tool_of, tools_in
 from roundelay_worker.tools.declare.signature import InvalidTool
 from roundelay_worker.tools.setting_up import in_one_line
 
-
-class UnknownTools(LookupError):
-    """A message names tools that this worker does not have; ``names`` are missing, ``known`` are there."""
-
-    def __init__(self, names: Sequence[str], known: Sequence[str]) -> None:
-        super().__init__(f"unknown tools: {', '.join(names)}; known are {', '.join(known)}")
-        self.names = tuple(names)
-        self.known = tuple(known)
+ALL: Final = "all"
+"""What ``ROUNDELAY_BUILTIN_TOOLS`` may say instead of every name."""
 
 
 class ToolModuleFailed(Exception):
     """A module of ``ROUNDELAY_TOOL_MODULES`` cannot be imported or declares no tool; the text says what to mend."""
 
 
-class Registry:
-    """Tools by name, always in the order of their names: what is sent to a model is the same in every process."""
+class UnknownBuiltIn(ValueError):
+    """``ROUNDELAY_BUILTIN_TOOLS`` names what is no built-in tool; the text says which there are."""
 
-    def __init__(self, tools: Iterable[Tool]) -> None:
+
+class Registry:
+    """Tools by name, always in the order of their names: what is sent to a model is the same in every process.
+
+    ``spare`` tools are there when asked for ``with_spare`` only: the built-in ones that no setting turned on.
+    """
+
+    def __init__(self, tools: Iterable[Tool], spare: Iterable[Tool] = ()) -> None:
         named: dict[str, Tool] = {}
         for declared in tools:
             other = named.setdefault(declared.name, declared)
@@ -42,37 +43,43 @@ class Registry:
                     f"two tools are named {declared.name}: {other.place} and {declared.place}; rename one"
                 )
         self._tools = MappingProxyType(dict(sorted(named.items())))
+        self._all = MappingProxyType(dict(sorted({**{tool.name: tool for tool in spare}, **named}.items())))
 
     @classmethod
-    def load(cls, modules: Sequence[str], fetch_policy: FetchPolicy | None = None) -> Self:
-        """Import ``modules`` and return their tools with the built-in ones; a project's own name goes before.
+    def load(
+        cls, modules: Sequence[str], built_in: Sequence[str] = (), fetch_policy: FetchPolicy | None = None
+    ) -> Self:
+        """Import ``modules`` and return their tools and the ``built_in`` ones that are named (or ``all``).
 
-        Raises ToolModuleFailed for a module that cannot be used, InvalidTool for a wrong declaration.
+        A project's own name goes before a built-in one. Raises ToolModuleFailed for a module that cannot be used,
+        InvalidTool for a wrong declaration, UnknownBuiltIn for a name that is none.
         """
+        there = {tool.name: tool for tool in built_in_tools(fetch_policy or FetchPolicy())}
+        if strangers := sorted(set(built_in) - {*there, ALL}):
+            raise UnknownBuiltIn(
+                f"ROUNDELAY_BUILTIN_TOOLS: {', '.join(strangers)} is no built-in tool; there are "
+                f"{', '.join(there)}, and {ALL} for all of them"
+            )
         own = [tool for name in modules for tool in _tools_of(name)]
         taken = {tool.name for tool in own}
-        built_in = [tool for tool in built_in_tools(fetch_policy or FetchPolicy()) if tool.name not in taken]
-        return cls([*built_in, *own])
+        chosen = [tool for name, tool in there.items() if name not in taken and {name, ALL} & set(built_in)]
+        return cls([*chosen, *own], spare=there.values())
 
-    def names(self) -> tuple[str, ...]:
+    def names(self, *, with_spare: bool = False) -> tuple[str, ...]:
         """Return the names of all tools, sorted."""
-        return tuple(self._tools)
+        return tuple(self._all if with_spare else self._tools)
 
     def get(self, name: str) -> Tool | None:
-        """Return the tool of this name, or None."""
-        return self._tools.get(name)
+        """Return the tool of this name, a spare one too, or None."""
+        return self._all.get(name)
 
-    def specs(self, names: Sequence[str] | None) -> tuple[ToolSpec, ...]:
-        """Return the declarations of ``names`` (None: of all), sorted by name; raise UnknownTools."""
-        wanted = self.names() if names is None else tuple(sorted(set(names)))
-        unknown = [name for name in wanted if name not in self._tools]
-        if unknown:
-            raise UnknownTools(unknown, self.names())
-        return tuple(self._tools[name].spec for name in wanted)
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """Return the declarations of all tools that are on, sorted by name."""
+        return tuple(tool.spec for tool in self._tools.values())
 
 
 def built_in_tools(fetch_policy: FetchPolicy) -> tuple[Tool, ...]:
-    """Return the tools that are always there."""
+    """Return the tools that come with the worker."""
     functions: tuple[Callable[..., Any], ...] = (
         calculator,
         convert_units,

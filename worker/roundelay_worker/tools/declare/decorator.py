@@ -124,7 +124,11 @@ def _check(
 ) -> None:
     """Raise InvalidTool for the first of the options that cannot hold together."""
     local = "<locals>" in function.__qualname__
+    owner = function.__qualname__.rpartition(".")[0]
     faults = {
+        "is a method: a tool is a function of its own, move it to the top of a module": (
+            bool(owner) and not owner.endswith("<locals>")
+        ),
         f"is named {name!r}: use up to 64 ASCII letters, digits, _ and -, beginning with a letter or _": (
             not _NAME.fullmatch(name)
         ),

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from roundelay_worker.loop.history import Result
+from roundelay_worker.settings import SECRET_VARIABLES
 from roundelay_worker.tools.isolation import guardian
 from roundelay_worker.tools.isolation.frames import BrokenFrame, Frame, pack, read_frame
 from roundelay_worker.tools.run.results import Outcome
@@ -114,5 +116,10 @@ def _popen(ends: tuple[socket.socket, ...]) -> subprocess.Popen[bytes]:
     descriptors = [end.fileno() for end in ends]
     command = [sys.executable, "-P", guardian.__file__, *map(str, descriptors), json.dumps(sys.path)]
     return subprocess.Popen(  # noqa: S603 - our own interpreter, no shell
-        command, stdin=subprocess.DEVNULL, pass_fds=descriptors, start_new_session=True
+        command, stdin=subprocess.DEVNULL, pass_fds=descriptors, start_new_session=True, env=_environment()
     )
+
+
+def _environment() -> dict[str, str]:
+    """Return the worker's environment without its keys and addresses: they are no business of a tool."""
+    return {name: value for name, value in os.environ.items() if name not in SECRET_VARIABLES}
