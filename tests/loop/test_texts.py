@@ -9,11 +9,12 @@ from playing import Play, asks, says
 from worlds import WORLDS, explore
 
 from roundelay_worker.loop.events import CancelAsked
-from roundelay_worker.loop.history import Call, Exchange, Result, Turn, readable
+from roundelay_worker.loop.history import Call, Exchange, Result, Turn
 from roundelay_worker.loop.moves import settled_error
 from roundelay_worker.loop.state import Ended, Failure, Limits, State
 from roundelay_worker.loop.step import step
 from roundelay_worker.loop.summary import calls_with, summary
+from roundelay_worker.loop.surrogates import readable
 from roundelay_worker.loop.texts import FAREWELLS, PHRASES, farewell, guess_language, phrases
 
 DONE = Exchange(Turn(calls=(Call("look", '{"at": "home"}'),)), (Result("three  keys\n and a coat"),))

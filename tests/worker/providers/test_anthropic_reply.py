@@ -195,7 +195,7 @@ def test_arguments_that_come_whole_with_the_start_of_the_block_count():
     assert json.loads(turn.calls[0].arguments) == {"at": "x"}
 
 
-@pytest.mark.parametrize("broken", ['{"at": ', "[1]", '{"at": 1}{"at": 1}', "3"])
+@pytest.mark.parametrize("broken", ['{"at": ', "[1]", '{"at": 1}{"by": 1}', '{"at": 1}}', "3"])
 def test_arguments_that_are_no_object_are_a_fault_and_an_object_on_the_wire(broken):
     turn = read(start(), *use(0, broken), *ended("tool_use"))
 

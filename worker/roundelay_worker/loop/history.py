@@ -113,8 +113,3 @@ class Exchange:
 
 Entry = UserText | AssistantText | Exchange
 History = tuple[Entry, ...]
-
-
-def readable(text: str) -> str:
-    """Return ``text`` with halves of surrogate pairs joined or, where one is alone, replaced: nobody can send them."""
-    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -5,10 +5,11 @@ from dataclasses import replace
 
 from roundelay.names import SoftStop, Status
 from roundelay_worker.loop.effects import Note
-from roundelay_worker.loop.history import Exchange, Result, readable
+from roundelay_worker.loop.history import Exchange, Result
 from roundelay_worker.loop.moves import Step, settled_error, stay, then, untold
 from roundelay_worker.loop.state import Asking, CallState, Ended, Failure, Running, State
 from roundelay_worker.loop.summary import summary
+from roundelay_worker.loop.surrogates import readable
 from roundelay_worker.loop.texts import NOT_EXECUTED, farewell, phrases
 
 

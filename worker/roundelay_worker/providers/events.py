@@ -5,6 +5,7 @@ bytes that are no UTF-8 are replaced. Comments, and events without any ``data``,
 out as events named ``COMMENT``.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,7 +17,7 @@ COMMENT: Final = ":"
 MAX_EVENT_BYTES: Final = 16 * 1024 * 1024
 """One line, or the ``data`` of one event, may not be longer than this."""
 
-_BOM: Final = b"\xef\xbb\xbf"
+BOM: Final = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,26 +41,26 @@ class EventReader:
         self._lines: list[bytes] = []
         self._lines_size = 0
 
-    def feed(self, data: bytes) -> list[ServerEvent]:
-        """Return the events that these bytes complete."""
+    def feed(self, data: bytes) -> Iterator[ServerEvent]:
+        """Yield the events that these bytes complete; those before a line without bounds come before its failure."""
         if self._after_cr and data:
             self._after_cr = False
             data = data.removeprefix(b"\n")
         if b"\n" not in data and b"\r" not in data:
             self._keep(data)
-            return []
+            return
         lines = b"".join((*self._rest, data)).splitlines(keepends=True)
         self._rest, self._rest_size = [], 0
-        if not lines[-1].endswith((b"\n", b"\r")):
-            self._keep(lines.pop())
-        self._after_cr = not self._rest and lines[-1].endswith(b"\r")
-        return self._events(lines)
+        rest = b"" if lines[-1].endswith((b"\n", b"\r")) else lines.pop()
+        self._after_cr = not rest and lines[-1].endswith(b"\r")
+        yield from self._events(lines)
+        self._keep(rest)
 
-    def close(self) -> list[ServerEvent]:
-        """Return what the end of the stream completes: the last event, if it lacked its blank line."""
+    def close(self) -> Iterator[ServerEvent]:
+        """Yield what the end of the stream completes: the last event, if it lacked its blank line."""
         line = b"".join(self._rest)
         self._rest, self._rest_size = [], 0
-        return self._events([line, b""] if line else [b""])
+        yield from self._events([line, b""] if line else [b""])
 
     def _keep(self, part: bytes) -> None:
         self._rest_size += len(part)
@@ -71,20 +72,18 @@ class EventReader:
         if size > self._limit:
             raise ModelFailure("provider_error", f"The model server sent an event above {self._limit} bytes.")
 
-    def _events(self, lines: list[bytes]) -> list[ServerEvent]:
+    def _events(self, lines: list[bytes]) -> Iterator[ServerEvent]:
         if self._at_start:
             self._at_start = False
-            lines[0] = lines[0].removeprefix(_BOM)
-        events: list[ServerEvent] = []
+            lines[0] = lines[0].removeprefix(BOM)
         for ended in lines:
             line = ended.rstrip(b"\r\n")
             if not line:
-                self._end_of_event(events)
+                yield from self._end_of_event()
             elif line.startswith(b":"):
-                events.append(ServerEvent(COMMENT, line[1:].strip().decode(errors="replace")))
+                yield ServerEvent(COMMENT, line[1:].strip().decode(errors="replace"))
             else:
                 self._field(line)
-        return events
 
     def _field(self, line: bytes) -> None:
         name, _, value = line.partition(b":")
@@ -95,11 +94,10 @@ class EventReader:
         elif name == b"event":
             self._name = value.strip().decode(errors="replace")
 
-    def _end_of_event(self, events: list[ServerEvent]) -> None:
+    def _end_of_event(self) -> Iterator[ServerEvent]:
         name, lines = self._name, self._lines
+        self._name, self._lines, self._lines_size = "", [], 0
         if lines:
-            self._lines, self._lines_size = [], 0
-            events.append(ServerEvent(name or "message", b"\n".join(lines).decode(errors="replace")))
+            yield ServerEvent(name or "message", b"\n".join(lines).decode(errors="replace"))
         elif name:
-            events.append(ServerEvent(COMMENT, name))
-        self._name = ""
+            yield ServerEvent(COMMENT, name)

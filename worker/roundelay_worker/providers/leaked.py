@@ -39,18 +39,32 @@ _ARGUMENT_KEYS: Final = frozenset({"arguments", "parameters", "args", "input"})
 
 
 def has_leaked_calls(text: str, tool_names: Collection[str]) -> bool:
-    """Say whether the text holds calls in a model's raw syntax; never so when no tools were declared."""
+    """Return whether the text holds calls in a model's raw syntax; never so when no tools were declared."""
     if not tool_names or not text:
         return False
-    return _is_bare_call(text.strip(), tool_names) or any(_is_block(text, mark) for mark in _MARKS.finditer(text))
+    return _is_bare_call(text.strip(), tool_names) or _has_block(text)
 
 
-def _is_block(text: str, mark: re.Match[str]) -> bool:
-    """Say whether a mark begins a block outside code fences that nothing follows but its own end."""
-    if text.count("```", 0, mark.start()) % 2:
-        return False
-    last = max(text.rfind(end) + len(end) if end in text[mark.start() :] else -1 for end in _SECTION_ENDS)
-    return last < mark.start() or not text[last:].strip() or bool(_AFTER.match(text, last))
+def _has_block(text: str) -> bool:
+    """Return whether a mark begins a block outside code fences that nothing follows but its own end.
+
+    A text may be full of marks: fences are counted on from the mark before, and the end of the text is judged once.
+    """
+    last, closes = _last_end(text)
+    counted, fences = 0, 0
+    for mark in _MARKS.finditer(text):
+        fences += text.count("```", counted, mark.start())
+        counted = mark.start()
+        if fences % 2 == 0 and (closes or mark.start() > last):
+            return True
+    return False
+
+
+def _last_end(text: str) -> tuple[int, bool]:
+    """Return where the last end of a block stands (-1: nowhere), and whether only ends of others follow it."""
+    ends = [(at + len(end), at) for end in _SECTION_ENDS if (at := text.rfind(end)) >= 0]
+    past, last = max(ends, default=(0, -1))
+    return last, last >= 0 and bool(_AFTER.match(text, past))
 
 
 def _is_bare_call(text: str, tool_names: Collection[str]) -> bool:

@@ -1,6 +1,9 @@
 """Values of replies read without trust: what has another type than it should counts as missing."""
 
-from typing import Any
+from typing import Any, Final
+
+MOST_TOKENS: Final = 10**9
+"""No reply has more: such a count is a mistake, and believing it would end the message at its token limit."""
 
 
 def as_object(value: object) -> dict[str, Any]:
@@ -14,5 +17,7 @@ def as_word(value: object) -> str:
 
 
 def as_count(value: object) -> int:
-    """Return the value if it is a number of things, else 0."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    """Return the value if it can be a number of tokens, else 0."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0
+    return int(value) if 0 < value <= MOST_TOKENS else 0

@@ -6,12 +6,15 @@ with one JSON body. What the formats share beside this stands in ``arguments`` (
 calls), ``leaked`` (calls written as text), ``thoughts`` (``<think>`` blocks) and ``wire_ids``.
 """
 
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from roundelay_worker.loop.history import Turn
+from roundelay_worker.loop.surrogates import TextJoiner, readable, readable_json
 from roundelay_worker.providers.base import ModelFailure
-from roundelay_worker.providers.events import COMMENT, EventReader, ServerEvent
+from roundelay_worker.providers.events import BOM, COMMENT, EventReader, ServerEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,8 @@ Piece = TextPiece | Thinking | Alive | Nothing
 
 ALIVE: Final = Alive()
 NOTHING: Final = Nothing()
+
+_LEADING: Final = re.compile(rb"\A(?:\s|\xef\xbb\xbf)*")
 
 
 class Reader(Protocol):
@@ -83,13 +88,19 @@ class Assembly(Protocol):
 
 
 class BodyReader:
-    """The Reader of every format: server-sent events, or one JSON body where a server sends that instead."""
+    """The Reader of every format: server-sent events, or one JSON body where a server sends that instead.
+
+    What all formats share is done here, once: halves of characters that were cut apart are joined, and what follows
+    the end of a turn (an error, an event that cannot be read) changes nothing.
+    """
 
     def __init__(self, assembly: Assembly) -> None:
         self._assembly = assembly
         self._events = EventReader()
+        self._texts = TextJoiner()
         self._plain: list[bytes] | None = None
         self._begun = False
+        self._head = b""
 
     @property
     def linger(self) -> float | None:
@@ -98,37 +109,77 @@ class BodyReader:
 
     def feed(self, data: bytes) -> list[Piece]:
         """Take bytes and return what they brought."""
-        if not self._begun:
-            self._begin(data)
+        rest = data if self._begun else self._begin(data)
         if not self._begun:
             return [ALIVE] if data else []
         if self._plain is not None:
-            self._plain.append(data)
-            return [ALIVE] if data.strip() else []
-        return self._pieces(self._events.feed(data))
+            self._plain.append(rest)
+            return [ALIVE] if rest.strip() else []
+        return self._pieces(self._events.feed(rest))
 
     def finish(self) -> Turn:
         """Return the turn."""
         if self._plain is not None:
-            return self._assembly.read_whole(b"".join(self._plain))
+            return _readable(self._assembly.read_whole(b"".join(self._plain)))
         self._pieces(self._events.close())
-        return self._assembly.turn()
+        return _readable(self._assembly.turn())
 
-    def _begin(self, data: bytes) -> None:
-        """Decide by the first byte that is no white space: blank lines before a body keep a connection alive."""
-        body = data.removeprefix(b"\xef\xbb\xbf").lstrip()
-        self._begun = bool(body)
-        if body.startswith((b"{", b"[", b"<")):
+    def read(self, body: bytes) -> Turn:
+        """Return the turn of a reply that came in one piece."""
+        return _readable(self._assembly.read_whole(_LEADING.sub(b"", body, count=1)))
+
+    def _begin(self, data: bytes) -> bytes:
+        """Decide by the first byte that is neither white space nor a byte-order mark, and return what begins there.
+
+        Blank lines before a body keep a connection alive; a mark may be cut in two.
+        """
+        head = _LEADING.sub(b"", self._head + data, count=1)
+        if BOM.startswith(head):
+            self._head = head
+            return b""
+        self._begun = True
+        if head.startswith((b"{", b"[", b"<")):
             self._plain = []
+        return head
 
-    def _pieces(self, events: list[ServerEvent]) -> list[Piece]:
+    def _pieces(self, events: Iterator[ServerEvent]) -> list[Piece]:
         pieces: list[Piece] = []
-        for event in events:
-            if event.event == COMMENT:
-                pieces.append(ALIVE)
-            else:
-                pieces.extend(self._assembly.add(event))
+        try:
+            for event in events:
+                pieces.extend(self._readable(piece) for piece in self._take(event))
+        except ModelFailure:
+            if self.linger is None:
+                raise
         return pieces
+
+    def _take(self, event: ServerEvent) -> list[Piece]:
+        if event.event == COMMENT:
+            return [ALIVE]
+        ended = self.linger is not None
+        try:
+            return self._assembly.add(event)
+        except ModelFailure:
+            if not ended:
+                raise
+            return [ALIVE]
+
+    def _readable(self, piece: Piece) -> Piece:
+        if not isinstance(piece, TextPiece):
+            return piece
+        text = self._texts.feed(piece.text)
+        return TextPiece(text) if text else ALIVE
+
+
+def _readable(turn: Turn) -> Turn:
+    """Return the turn with all its strings readable; arguments are so since they were read."""
+    native = turn.native
+    return replace(
+        turn,
+        text=readable(turn.text),
+        note=readable(turn.note),
+        calls=tuple(replace(call, name=readable(call.name), wire_id=readable(call.wire_id)) for call in turn.calls),
+        native=replace(native, blocks=readable_json(native.blocks)) if native is not None else None,
+    )
 
 
 def cut_off() -> ModelFailure:

@@ -7,13 +7,15 @@ repeated key), and a signature may be over the bytes. The text must be valid JSO
 import json
 import re
 from json import JSONDecoder
-from typing import Any, NoReturn
+from math import inf
+from typing import Any, Final, NoReturn
 
 import orjson
 
 from roundelay_worker.providers.encoding import encode
 
 _SPACE = re.compile(r"[ \t\n\r]*")
+_LONGEST_INTEGER: Final = 4300
 _DECODER = JSONDecoder(strict=False, parse_int=str, parse_float=str)
 
 
@@ -85,9 +87,14 @@ def parsed(text: str | bytes) -> Any:
 
 def _leniently(text: str | bytes) -> Any:
     try:
-        return json.loads(text, parse_constant=_refuse)
+        return json.loads(text, parse_constant=_refuse, parse_int=_integer)
     except RecursionError as exc:
         raise ValueError("nested too deep") from exc
+
+
+def _integer(digits: str) -> int | float:
+    """Return the number; Python refuses to read thousands of digits, and one such count must not lose a reply."""
+    return int(digits) if len(digits) < _LONGEST_INTEGER else inf
 
 
 def _refuse(constant: str) -> NoReturn:

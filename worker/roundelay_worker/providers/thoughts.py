@@ -7,13 +7,19 @@ import re
 from typing import Final
 
 _TAGS: Final = {"<think>": "</think>", "<thinking>": "</thinking>", "<thought>": "</thought>"}
+_LONGEST_TAG: Final = max(map(len, _TAGS))
+_SPACE: Final = re.compile(r"\s*")
 _LONE_CLOSING: Final = re.compile(r"\A(?:(?!<think>).)*?^[ \t]*</think>[ \t]*$\s*", re.DOTALL | re.MULTILINE)
 
 
 class ThoughtFilter:
-    """Divides text that comes in pieces into what is seen and what is thought, however the tags are cut."""
+    """Divides text that comes in pieces into what is seen and what is thought, however the tags are cut.
+
+    The work is linear in the text: what is held back is at most a tag, and white space, which is not looked at again.
+    """
 
     def __init__(self) -> None:
+        self._blank: list[str] = []
         self._held = ""
         self._closing = ""
         self._open = False
@@ -22,41 +28,51 @@ class ThoughtFilter:
 
     def feed(self, text: str) -> tuple[str, str]:
         """Return (seen, thought) of this piece."""
+        seen: list[str] = []
+        thought: list[str] = []
+        text, self._held, at = self._held + text, "", 0
+        while at < len(text) and not self._plain:
+            at = self._think(text, at, thought) if self._open else self._decide(text, at)
         if self._plain:
-            return text, ""
-        self._held += text
-        if not self._open and not self._decide():
-            return (self._release(), "") if self._plain else ("", "")
-        return self._thinking()
+            seen = [self._release(), text[at:]]
+        return "".join(seen), "".join(thought)
 
     def close(self) -> str:
         """Return text that was held back and turned out to be no tag."""
         return "" if self._open else self._release()
 
-    def _decide(self) -> bool:
-        """Say whether the text opens with a block; leave both ``_open`` and ``_plain`` false while unsure."""
-        start = self._held.lstrip()
+    def _decide(self, text: str, at: int) -> int:
+        """Take the beginning of a text: white space, then a tag that opens a block, a part of one, or plain text."""
+        start = _after_space(text, at)
+        self._blank.append(text[at:start])
         for opening, closing in _TAGS.items():
-            if start.startswith(opening):
-                self._held, self._closing, self._open = start.removeprefix(opening), closing, True
-                return True
-        self._plain = bool(start) and not any(opening.startswith(start) for opening in _TAGS)
-        return False
+            if text.startswith(opening, start):
+                self._blank, self._closing, self._open = [], closing, True
+                return start + len(opening)
+        rest = text[start : start + _LONGEST_TAG]
+        if any(opening.startswith(rest) for opening in _TAGS):
+            self._held = rest
+            return len(text)
+        self._plain = True
+        return start
 
-    def _thinking(self) -> tuple[str, str]:
-        thought, found, rest = self._held.partition(self._closing)
-        if not found:
-            keep = _overlap(thought, self._closing)
-            self._held = thought[len(thought) - keep :]
-            return "", thought[: len(thought) - keep]
-        self._held, self._open, self._closed = rest, False, True
-        seen, more = self.feed("")
-        return seen, thought + more
+    def _think(self, text: str, at: int, thought: list[str]) -> int:
+        """Take the inside of a block up to the tag that closes it, or to what may be its beginning."""
+        end = text.find(self._closing, at)
+        if end >= 0:
+            thought.append(text[at:end])
+            self._open, self._closed = False, True
+            return end + len(self._closing)
+        keep = _overlap(text[max(at, len(text) - len(self._closing)) :], self._closing)
+        thought.append(text[at : len(text) - keep])
+        self._held = text[len(text) - keep :]
+        return len(text)
 
     def _release(self) -> str:
         """Let go of what was held, without the white space that parts it from a block."""
-        held, self._held = self._held, ""
-        return held.lstrip() if self._closed else held
+        blank, held = "".join(self._blank), self._held
+        self._blank, self._held = [], ""
+        return held if self._closed else blank + held
 
 
 def without_thoughts(text: str) -> str:
@@ -64,6 +80,11 @@ def without_thoughts(text: str) -> str:
     thoughts = ThoughtFilter()
     seen, _ = thoughts.feed(text)
     return _LONE_CLOSING.sub("", seen + thoughts.close(), count=1)
+
+
+def _after_space(text: str, at: int) -> int:
+    space = _SPACE.match(text, at)
+    return space.end() if space else at
 
 
 def _overlap(text: str, tag: str) -> int:

@@ -201,11 +201,11 @@ class WorkerProcess(_Table, table=True):
     """What tells the process from a later one of the same number."""
     started_at: float = _time()
     lease_until: float = _time()
-    offers: str | None = _text()
-    """The tools that it has and the providers that it can speak to, JSON; NULL from workers that did not tell."""
     lost_at: float | None = _time()
     gone_at: float | None = _time()
     cleared_at: float | None = _time()
+    offers: str | None = _text()
+    """The tools that it has and the providers that it can speak to, JSON; NULL from workers that did not tell."""
 
 
 class Fact(_Table, table=True):

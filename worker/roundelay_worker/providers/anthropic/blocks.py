@@ -2,7 +2,8 @@
 
 from typing import Any, Final
 
-from roundelay_worker.loop.history import Call, readable
+from roundelay_worker.loop.history import Call
+from roundelay_worker.loop.surrogates import readable
 from roundelay_worker.providers.arguments import read_arguments
 from roundelay_worker.providers.encoding import encode
 from roundelay_worker.providers.loose import as_object, as_word

@@ -46,7 +46,7 @@ class ChatProvider:
     async def ask(self, request: ModelRequest, on_text: Callable[[str], None], patience: Patience) -> Turn:
         """Send one request and return the whole turn; raise ModelFailure, and close the socket when cancelled."""
         http = HttpRequest(self._url, self._headers, body_of(request, self._target))
-        assembly = ChatAssembly(request, self.origin)
+        reader = BodyReader(ChatAssembly(request, self.origin))
         if "no_stream" not in request.repairs:
-            return await self._transport.stream(http, BodyReader(assembly), on_text, patience)
-        return await self._transport.whole(http, assembly.read_whole, patience)
+            return await self._transport.stream(http, reader, on_text, patience)
+        return await self._transport.whole(http, reader.read, patience)

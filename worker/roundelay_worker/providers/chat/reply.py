@@ -1,14 +1,13 @@
 """A Chat Completions reply read from its stream, or from one body, by the same rules; pure."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
-
-import orjson
 
 from roundelay_worker.loop.history import Call, Finish, Native, Turn, TurnUsage
 from roundelay_worker.providers.base import FailureCode, ModelFailure, ModelRequest
-from roundelay_worker.providers.chat.calls import CallsInPieces
+from roundelay_worker.providers.chat.calls import CallsInPieces, native_calls
 from roundelay_worker.providers.chat.parts import GrowingParts
+from roundelay_worker.providers.encoding import encode, native_text
 from roundelay_worker.providers.events import ServerEvent
 from roundelay_worker.providers.failures import classify_error
 from roundelay_worker.providers.leaked import has_leaked_calls
@@ -21,6 +20,7 @@ from roundelay_worker.providers.reading import (
     cut_off,
     unreadable,
 )
+from roundelay_worker.providers.slices import parsed
 from roundelay_worker.providers.thoughts import ThoughtFilter, without_thoughts
 from roundelay_worker.providers.usage import read_usage
 
@@ -74,8 +74,9 @@ class ChatAssembly:
         self._tools = frozenset(tool.name for tool in request.tools)
         self._limit = request.max_output_tokens
         self._origin = origin
-        self._message = _Message()
+        self._message = _Message(self._tools)
         self._finish: str | None = None
+        self._failure: ModelFailure | None = None
         self._done = False
         self._usage: TurnUsage | None = None
 
@@ -92,18 +93,20 @@ class ChatAssembly:
             self._done = True
             return [ALIVE]
         try:
-            chunk = orjson.loads(event.data)
-        except orjson.JSONDecodeError as exc:
+            chunk = parsed(event.data)
+        except ValueError as exc:
             raise cut_off() from exc
-        return self._take(chunk)
+        try:
+            return self._take(chunk)
+        except ValueError as exc:
+            raise unreadable() from exc
 
     def read_whole(self, body: bytes) -> Turn:
-        """Return the turn that one body holds; raise ModelFailure for an error in it."""
+        """Return the turn that one JSON body holds; raise ModelFailure for an error in it."""
         try:
-            reply = orjson.loads(body.strip())
-        except orjson.JSONDecodeError as exc:
+            self._take(parsed(body.decode(errors="replace")))
+        except ValueError as exc:
             raise unreadable() from exc
-        self._take(reply)
         if self._finish is None and not self._message.begun:
             raise unreadable()
         self._done = True
@@ -116,20 +119,23 @@ class ChatAssembly:
             raise cut_off()
         word = (self._finish or "").lower()
         if word in FAILED_FINISHES:
-            raise ModelFailure(FAILED_FINISHES[word], "The model server gave the reply up.", retryable=True)
-        text, calls = self._message.text(), self._message.calls()
+            given_up = ModelFailure(FAILED_FINISHES[word], "The model server gave the reply up.", retryable=True)
+            raise self._failure or given_up
+        text, called = self._message.text(), self._message.calls()
+        calls = tuple(call for call, _ in called)
+        native = native_text(self._message.native(native_calls(called)))
         return Turn(
             text=text,
             calls=calls,
             finish=self._judged(word, text, calls),
             usage=self._usage,
-            native=Native(self._origin, orjson.dumps(self._message.native()).decode()),
+            native=Native(self._origin, native) if native is not None else None,
             note=self._finish or "",
         )
 
     def _judged(self, word: str, text: str, calls: tuple[Call, ...]) -> Finish:
         """Judge by the content first: a word for "complete" does not make it so."""
-        if self._message.refusal:
+        if self._message.refused:
             return "refused"
         finish = FINISHES.get(word, "unknown")
         if finish != "complete":
@@ -144,7 +150,8 @@ class ChatAssembly:
         if not isinstance(chunk, dict):
             raise classify_error(chunk) if isinstance(chunk, list) and chunk else unreadable()
         if chunk.get("error") or ("choices" not in chunk and _is_bare_error(chunk)):
-            raise classify_error(chunk)
+            self._failure = classify_error(chunk)
+            raise self._failure
         self._take_usage(chunk)
         pieces: list[Piece] = []
         for choice in _dicts(chunk.get("choices")):
@@ -154,12 +161,17 @@ class ChatAssembly:
 
     def _take_choice(self, choice: Mapping[str, Any]) -> list[Piece]:
         finish = choice.get("finish_reason")
-        if isinstance(finish, str) and (finish or self._finish is None):
-            self._finish = finish
+        if isinstance(finish, str) and (not self._finish or self._is_worse(finish)):
+            self._finish = finish or self._finish or ""
         if "usage" in choice:
             self._take_usage(choice)
         delta = choice.get("delta") or choice.get("message")
         return self._message.add(delta) if isinstance(delta, dict) else []
+
+    def _is_worse(self, finish: str) -> bool:
+        """Return whether a second end takes the first back: one that was complete may yet be cut or refused."""
+        known, new = (FINISHES.get(word.lower()) for word in (self._finish or "", finish))
+        return known == "complete" and new is not None
 
     def _take_usage(self, holder: Mapping[str, Any]) -> None:
         usage = holder.get("usage")
@@ -172,13 +184,13 @@ class ChatAssembly:
 class _Message:
     """The assistant's message as it grows: what is seen, what is called, and all that must go back."""
 
-    def __init__(self) -> None:
+    def __init__(self, tool_names: Collection[str]) -> None:
         self.begun = False
-        self.refusal = ""
+        self._refusal: list[str] = []
         self._content: list[str] = []
         self._parts: GrowingParts | None = None
         self._thoughts = ThoughtFilter()
-        self._calls = CallsInPieces()
+        self._calls = CallsInPieces(tool_names)
         self._texts: dict[str, list[str]] = {}
         self._details = GrowingParts()
         self._kept: dict[str, Any] = {}
@@ -202,15 +214,19 @@ class _Message:
 
     def text(self) -> str:
         """Return the visible text."""
-        return self.refusal or without_thoughts("".join(self._content))
+        return "".join(self._refusal) or without_thoughts("".join(self._content))
 
-    def calls(self) -> tuple[Call, ...]:
-        """Return the calls."""
+    @property
+    def refused(self) -> bool:
+        """Return whether there are words of a refusal."""
+        return bool(self._refusal)
+
+    def calls(self) -> list[tuple[Call, dict[str, Any]]]:
+        """Return the calls, each with what else the server put on it."""
         return self._calls.calls()
 
-    def native(self) -> dict[str, Any]:
-        """Return the message as it goes back; where there are ``reasoning_details``, they say it all."""
-        calls = self._calls.native()
+    def native(self, calls: list[dict[str, Any]]) -> dict[str, Any]:
+        """Return the message with these calls as it goes back; ``reasoning_details``, where there are any, say all."""
         content: Any = self._parts.whole() if self._parts is not None else "".join(self._content)
         kept = self._kept | {key: "".join(pieces) for key, pieces in self._texts.items()}
         if details := self._details.whole():
@@ -239,7 +255,7 @@ class _Message:
             for part in _dicts(content):
                 self._part(part, pieces)
         elif isinstance(content, dict):
-            self._text(orjson.dumps(content).decode(), pieces)
+            self._text(encode(content).decode(), pieces)
 
     def _part(self, part: dict[str, Any], pieces: list[Piece]) -> None:
         """Take a part of a list: from now on the content goes back as a list."""
@@ -268,7 +284,7 @@ class _Message:
     def _seldom(self, value: object, pieces: list[Piece]) -> None:
         """Take a refusal, or the one call of the time before ``tool_calls``; some servers send an empty one."""
         if isinstance(value, str) and value:
-            self.refusal += value
+            self._refusal.append(value)
             pieces.append(TextPiece(value))
         elif isinstance(value, dict) and (value.get("name") or value.get("arguments")):
             pieces.append(Thinking(self._calls.add({"index": 0, "function": value})))

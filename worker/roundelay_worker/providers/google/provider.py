@@ -33,9 +33,9 @@ class GoogleProvider:
     async def ask(self, request: ModelRequest, on_text: Callable[[str], None], patience: Patience) -> Turn:
         """Send one request and return the whole turn; raise ModelFailure, and close the socket when cancelled."""
         body = body_of(request, self._model, self.origin)
-        assembly = GenerationAssembly(request, self.origin)
+        reader = BodyReader(GenerationAssembly(request, self.origin))
         if "no_stream" not in request.repairs:
             http = HttpRequest(f"{self._url}:streamGenerateContent?alt=sse", self._headers, body)
-            return await self._transport.stream(http, BodyReader(assembly), on_text, patience)
+            return await self._transport.stream(http, reader, on_text, patience)
         http = HttpRequest(f"{self._url}:generateContent", self._headers, body)
-        return await self._transport.whole(http, assembly.read_whole, patience)
+        return await self._transport.whole(http, reader.read, patience)

@@ -7,7 +7,8 @@ come as one JSON array, which some intermediaries do.
 
 from typing import Any, Final
 
-from roundelay_worker.loop.history import Call, Finish, Native, Turn, TurnUsage, readable
+from roundelay_worker.loop.history import Call, Finish, Native, Turn, TurnUsage
+from roundelay_worker.loop.surrogates import readable
 from roundelay_worker.providers.arguments import read_arguments
 from roundelay_worker.providers.base import ModelFailure, ModelRequest
 from roundelay_worker.providers.events import ServerEvent

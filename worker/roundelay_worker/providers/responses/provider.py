@@ -38,7 +38,7 @@ class OpenAIProvider:
     async def ask(self, request: ModelRequest, on_text: Callable[[str], None], patience: Patience) -> Turn:
         """Send one request and return the whole turn; raise ModelFailure, and close the socket when cancelled."""
         http = HttpRequest(self._url, self._headers, body_of(request, self._target))
-        assembly = ResponsesAssembly(request, self.origin)
+        reader = BodyReader(ResponsesAssembly(request, self.origin))
         if "no_stream" not in request.repairs:
-            return await self._transport.stream(http, BodyReader(assembly), on_text, patience)
-        return await self._transport.whole(http, assembly.read_whole, patience)
+            return await self._transport.stream(http, reader, on_text, patience)
+        return await self._transport.whole(http, reader.read, patience)
