@@ -331,3 +331,9 @@ async def transfer_async(amount: int) -> str:
 def isolated_environment() -> list[str]:
     """Name the variables of this process."""
     return sorted(os.environ)
+
+
+@tool(effect="read")
+def plan(steps: list[dict[str, str]]) -> int:
+    """Count the steps."""
+    return len(steps)

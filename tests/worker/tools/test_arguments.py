@@ -77,3 +77,30 @@ def test_the_context_is_filled_in_and_cannot_be_sent():
         "suffix": "x",
     }
     assert refusal(sample_tools.whoami, '{"context": {}}')["code"] == "bad_arguments"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        '{"order": "{\\"number\\": 1, \\"price\\": 2}"}',
+        '{"order": "{\\"number\\": \\"1\\", \\"price\\": 2}", "count": 2}',
+    ],
+)
+def test_an_object_that_came_as_a_string_of_json_is_taken_where_the_schema_wants_one(arguments):
+    read = read_arguments(declared(sample_tools.buy), Call("buy", arguments))
+    assert (read["order"].number, read["order"].price) == (1, 2)
+
+
+@pytest.mark.parametrize("steps", ['[{"what": "x"}]', '"[{\\"what\\": \\"x\\"}]"', '["{\\"what\\": \\"x\\"}"]'])
+def test_an_array_that_came_as_a_string_of_json_is_taken_where_the_schema_wants_one(steps):
+    read = read_arguments(declared(sample_tools.plan), Call("plan", f'{{"steps": {steps}}}'))
+    assert read["steps"] == [{"what": "x"}]
+
+
+def test_a_string_that_the_schema_wants_stays_a_string_whatever_is_in_it():
+    assert read_arguments(declared(sample_tools.echo), Call("echo", '{"text": "[1]"}')) == {"text": "[1]"}
+
+
+def test_a_string_that_is_no_array_is_told_by_place_and_reason():
+    error = refusal(sample_tools.plan, '{"steps": "[sekret"}')
+    assert error["message"] == "steps: Input should be a valid array"

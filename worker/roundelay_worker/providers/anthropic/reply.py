@@ -1,9 +1,10 @@
 """The reply of Anthropic's Messages API: a reply under construction, and the turn that it makes.
 
 Intermediaries break the order of events in known ways, and each has an answer here. The same ``message_start``
-twice is one start. A block that has ended stays as it is, whatever is sent for it again. A start of *another*
-message is a generation begun anew by someone in between: it replaces what came before, unless text of it was
-already shown; then the attempt has failed, and the next one begins with a clean page.
+twice is one start. A block that has ended and whose start is sent again stays as it is; one that is said to have
+ended too early goes on. Calls are the same by their ids, whatever index they have. A start of *another* message is a
+generation begun anew by someone in between: it replaces what came before, unless text of it was already shown; then
+the attempt has failed, and the next one begins with a clean page.
 """
 
 from typing import Any, Final
@@ -103,7 +104,7 @@ class MessageAssembly:
             case "content_block_delta":
                 return self._grow(self._at(event.get("index")), as_object(event.get("delta")))
             case "content_block_stop":
-                self._at(event.get("index")).ended = True
+                self._at(event.get("index")).end()
             case "message_delta":
                 self._learn({**as_object(event.get("delta")), "usage": event.get("usage")})
             case "message_stop":
@@ -124,7 +125,9 @@ class MessageAssembly:
     def _open(self, index: object, block: Block) -> None:
         """Begin a block, unless it has begun: of an index used again, another kind or id makes another block."""
         known = self._by_index.get(index) if isinstance(index, int) else None
-        if known is None or known.key != block.key:
+        if known is not None and known.key == block.key:
+            known.begin_again()
+        else:
             self._blocks.append(block)
             self._by_index[index if isinstance(index, int) else len(self._blocks) - 1] = block
 
@@ -136,7 +139,7 @@ class MessageAssembly:
         return block
 
     def _grow(self, block: Block, delta: dict[str, Any]) -> Piece:
-        text = "" if block.ended else block.grow(delta)
+        text = block.grow(delta)
         if not text:
             return NOTHING
         if delta.get("type") != "text_delta":
@@ -152,6 +155,7 @@ class MessageAssembly:
         self._container = as_word(as_object(message.get("container")).get("id")) or self._container
 
     def _turn(self) -> Turn:
+        self._blocks = _each_once(self._blocks)
         calls = tuple(call for block in self._blocks if (call := block.call()) is not None)
         text = "".join(block.text for block in self._blocks)
         usage = _usage(self._usage)
@@ -176,6 +180,22 @@ class MessageAssembly:
         if not self._container:
             return content
         return object_of({"container": encode(self._container).decode(), "content": content})
+
+
+def _each_once(blocks: list[Block]) -> list[Block]:
+    """Return the blocks without calls that were told twice; another call under a known id gets an id of its own."""
+    kept: dict[tuple[str, str], Block] = {}
+    for place, block in enumerate(blocks):
+        key, call = block.key, block.call()
+        known = kept.get(key) if call is not None and call.wire_id else None
+        if known is None:
+            kept[key if call is not None and call.wire_id else ("", str(place))] = block
+        elif call is not None and block.says_else(known):
+            block.rename(f"{call.wire_id}_{place}")
+            kept[block.key] = block
+        elif known.says_nothing:
+            kept[key] = block
+    return list(kept.values())
 
 
 def _check(message: object) -> None:

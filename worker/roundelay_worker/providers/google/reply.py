@@ -11,6 +11,7 @@ from roundelay_worker.loop.history import Call, Finish, Native, Turn, TurnUsage
 from roundelay_worker.loop.surrogates import readable
 from roundelay_worker.providers.arguments import read_arguments
 from roundelay_worker.providers.base import ModelFailure, ModelRequest
+from roundelay_worker.providers.encoding import encode
 from roundelay_worker.providers.events import ServerEvent
 from roundelay_worker.providers.failures import classify_error
 from roundelay_worker.providers.leaked import has_leaked_calls
@@ -56,6 +57,7 @@ class GenerationAssembly:
         self._tool_names = frozenset(tool.name for tool in request.tools)
         self._origin = origin
         self._parts: list[tuple[dict[str, Any], str]] = []
+        self._known: set[bytes] = set()
         self._usage: dict[str, Any] = {}
         self._reason = ""
         self._blocked = ""
@@ -119,11 +121,21 @@ class GenerationAssembly:
         return [self._part(part, part_raw) for part, part_raw in zip(parts, raws, strict=True)]
 
     def _part(self, part: object, raw: str) -> Piece:
-        if not isinstance(part, dict) or part in ({}, {"text": ""}):
+        if not isinstance(part, dict) or part in ({}, {"text": ""}) or self._is_repeated(part):
             return NOTHING
         self._parts.append((part, raw))
         text = _visible(part)
         return TextPiece(text) if text else Thinking(raw)
+
+    def _is_repeated(self, part: dict[str, Any]) -> bool:
+        """Say whether the part is a call that came before under its id: intermediaries send chunks again."""
+        called = as_object(part.get("functionCall"))
+        if not (call_id := as_word(called.get("id"))):
+            return False
+        key = encode([call_id, called.get("name"), called.get("args")])
+        known = key in self._known
+        self._known.add(key)
+        return known
 
     def _turn(self) -> Turn:
         if self._reason == _UNSIGNED:

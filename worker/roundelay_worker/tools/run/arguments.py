@@ -1,5 +1,6 @@
 """Reads the arguments that a model wrote, and tells it places and reasons, never the values."""
 
+import json
 from dataclasses import fields
 from typing import Any, get_args
 
@@ -20,6 +21,25 @@ _EXPECTED = {
     "uuid_parsing": "Input should be a valid UUID",
     "union_tag_invalid": "Input should carry one of the expected tags",
 }
+_WANTS_STRUCTURE = frozenset(
+    {
+        "list_type",
+        "tuple_type",
+        "set_type",
+        "frozen_set_type",
+        "dict_type",
+        "model_type",
+        "dataclass_type",
+        "model_attributes_type",
+        "mapping_type",
+        "iterable_type",
+    }
+)
+"""Kinds of error of a value that should be an array or an object."""
+
+_UNPACKED_AT_MOST = 3
+"""Strings of JSON inside strings of JSON."""
+
 _SHOWN_FAULTS = 10
 _SHOWN_PLACE = 64
 
@@ -30,12 +50,65 @@ def read_arguments(tool: Tool, call: Call) -> dict[str, Any] | Outcome:
         return _refusal(call.fault)
     text = call.arguments if call.arguments.strip() else "{}"
     try:
-        arguments = tool.signature.arguments.validate_json(text)
+        arguments = _validated(tool, text)
     except ValidationError as exc:
         return _refusal(_explain(exc))
     except Exception as exc:  # noqa: BLE001 - validators are the tool's own code
         return tool_failure(tool, exc)
     return {name.name: getattr(arguments, name.name) for name in fields(arguments)}
+
+
+def _validated(tool: Tool, text: str) -> Any:
+    """Validate; arrays and objects that the model wrote as strings of JSON are taken for what the schema wants."""
+    validator = tool.signature.arguments
+    try:
+        return validator.validate_json(text)
+    except ValidationError as exc:
+        refused = exc
+    for _ in range(_UNPACKED_AT_MOST):
+        text = _unpacked(text, refused)
+        try:
+            return validator.validate_json(text)
+        except ValidationError as exc:
+            refused = exc
+    raise refused
+
+
+def _unpacked(text: str, refused: ValidationError) -> str:
+    """Return the arguments with such strings replaced; raise ``refused`` if there are none."""
+    places = [fault["loc"] for fault in refused.errors(include_url=False) if fault["type"] in _WANTS_STRUCTURE]
+    given = json.loads(text) if places else None
+    found = [_unpack(given, place) for place in places]
+    if not any(found):
+        raise refused
+    return json.dumps(given)
+
+
+def _unpack(given: Any, place: tuple[int | str, ...]) -> bool:
+    """Replace the string at ``place`` by the array or object that it is the JSON of; say whether it was one."""
+    for step in place:  # a place ends with the names of a union's members, which are no steps
+        inner = _inner(given, step)
+        if isinstance(inner, str):
+            value = _structure(inner)
+            if value is not None:
+                given[step] = value
+            return value is not None
+        given = inner
+    return False
+
+
+def _inner(given: Any, step: int | str) -> Any:
+    if isinstance(given, dict):
+        return given.get(step)
+    return given[step] if isinstance(given, list) and isinstance(step, int) and step < len(given) else None
+
+
+def _structure(text: str) -> list[Any] | dict[str, Any] | None:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, list | dict) else None
 
 
 def with_context(tool: Tool, arguments: dict[str, Any], context: ToolContext) -> dict[str, Any]:
