@@ -113,7 +113,8 @@ class Block:
         """Return the block as it goes back."""
         grown = {name: encode(self._string(name)).decode() for name in self._strings if name != _ARGUMENTS}
         for name, items in self._lists.items():
-            grown[name] = encode([*(self._start.get(name) or []), *items]).decode()
+            begun = self._start.get(name)
+            grown[name] = encode([*(begun if isinstance(begun, list) else []), *items]).decode()
         arguments, fault = read_arguments(self._arguments())
         if self._id != as_word(self._start.get("id")):
             grown["id"] = encode(self._id).decode()

@@ -65,6 +65,8 @@ class GrowingItem:
     def may_be_told_by(self, item: Item) -> bool:
         """Return whether nothing contradicts that this tells of it."""
         call_id = as_word(item.get("call_id"))
+        if call_id and call_id == self.call_id:
+            return True
         return self.may_be(as_word(item.get("type"))) and (not call_id or not self.call_id or call_id == self.call_id)
 
     def is_another(self, item: Item) -> bool:

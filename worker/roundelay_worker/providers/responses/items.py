@@ -110,8 +110,9 @@ class Items:
 
     def _note(self, growing: GrowingItem, item: Mapping[str, Any], place: object) -> None:
         """Remember the names and the place that an item was told under; the first of a name keeps it."""
-        growing.kind = growing.kind or as_word(item.get("type"))
         growing.call_id = growing.call_id or as_word(item.get("call_id"))
+        if not growing.kind or growing.call_id:  # what has the id of a call may first be told under another type
+            growing.kind = as_word(item.get("type")) or growing.kind
         for key in ("call_id", "id"):
             if name := as_word(item.get(key)):
                 growing.named = True
