@@ -20,6 +20,7 @@ from roundelay_worker.engine.advance import Advance
 from roundelay_worker.engine.call_ids import CallId
 from roundelay_worker.engine.inbox import Acceptor
 from roundelay_worker.engine.perform import Bounds, Performer
+from roundelay_worker.engine.session import RoundEnd, Told
 from roundelay_worker.engine.sessions import Sessions
 from roundelay_worker.engine.setup import Resolver, offers
 from roundelay_worker.loop.history import Result
@@ -206,23 +207,23 @@ class Runtime:
             self._lease.may_judge,
         )
 
-    def run(self, dispatch: Dispatch) -> tuple[Dispatch, ...]:
-        """Do the round that a task asks for, from a thread; return the tasks to be sent."""
+    def run(self, dispatch: Dispatch) -> RoundEnd:
+        """Do the round that a task asks for, from a thread."""
         return self.call(self.round(dispatch))
 
-    async def round(self, dispatch: Dispatch) -> tuple[Dispatch, ...]:
-        """Do the round that a task asks for, or leave it to a worker that stays; return the tasks to be sent.
+    async def round(self, dispatch: Dispatch) -> RoundEnd:
+        """Do the round that a task asks for, or leave it to a worker that stays.
 
         A round that the database was lost to sends none: the watchdog gives the message to somebody again.
         """
         if self._draining:
-            return (dispatch,)
+            return RoundEnd((dispatch,), Told("retrying", "worker_stops"))
         new = dispatch.queue == "messages"
         try:
             return await self._advance.run(dispatch.message_id, dispatch.dispatch, new=new)
         except StoreUnavailable as exc:
             log.warning("round_left", extra={"message_id": dispatch.message_id, "error": str(exc)})
-            return ()
+            return RoundEnd((), Told("retrying", "database_lost"))
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Have ``work`` run on the loop, from any thread."""

@@ -261,6 +261,13 @@ class Publisher:
                 self._complained, self._unsent = time.monotonic(), 0
             await asyncio.sleep(0.05)
             return
+        except Exception:  # one that cannot be written must not hold up the others
+            if len(batch) == 1:
+                log.exception("publish_broke", extra={"message_id": batch[0].message_id})
+                return
+            for item in batch:
+                await self._send([item])
+            return
         for item, reply in zip(batch, replies, strict=True):
             if isinstance(item, Publishing):
                 await self._landed(item, reply)

@@ -14,7 +14,6 @@ from typing import TypeVar
 from pydantic import ValidationError
 from redis.exceptions import RedisError
 
-from roundelay.messages import Submission
 from roundelay.names import Status
 from roundelay_worker.delivery import render
 from roundelay_worker.delivery.publisher import Publisher
@@ -23,7 +22,7 @@ from roundelay_worker.engine.model_request import estimated_tokens, model_reques
 from roundelay_worker.engine.opening import Opener, Opening
 from roundelay_worker.engine.perform import Performer
 from roundelay_worker.engine.saving import FenceLost, Saver, unbroken
-from roundelay_worker.engine.session import Session, Setup
+from roundelay_worker.engine.session import RoundEnd, Session, Setup, Told
 from roundelay_worker.engine.sessions import Sessions, readable
 from roundelay_worker.engine.setup import BetterElsewhere, CannotStart, Resolver
 from roundelay_worker.engine.tool_calls import TurnCalls
@@ -43,7 +42,7 @@ from roundelay_worker.loop.texts import guess_language, phrases
 from roundelay_worker.process.clock import Clock
 from roundelay_worker.providers.base import ModelFailure
 from roundelay_worker.store.codec import dumps
-from roundelay_worker.store.errors import StoreUnavailable, UnreadableState
+from roundelay_worker.store.errors import BrokenState, StoreUnavailable, UnreadableState
 from roundelay_worker.store.processes import DOUBTED, GIVEN_UP
 from roundelay_worker.store.records import (
     Claim,
@@ -99,8 +98,8 @@ class Advance:
         self._opener = Opener(store, sessions, process_id)
         self._isolate = isolate
 
-    async def run(self, message_id: str, dispatch: int, *, new: bool = False) -> tuple[Dispatch, ...]:
-        """Do one round of a message; return the tasks to be sent. Stale and repeated tasks do nothing.
+    async def run(self, message_id: str, dispatch: int, *, new: bool = False) -> RoundEnd:
+        """Do one round of a message; return what is to be sent and shown. Stale and repeated tasks do nothing.
 
         ``new`` says that the database may not have the message yet.
         """
@@ -110,18 +109,22 @@ class Advance:
             message_id, self._process_id, dispatch=dispatch, max_state_version=STATE_VERSION
         )
         if isinstance(claim, Refused):
-            return await self._refused(message_id, claim)
+            return RoundEnd(await self._refused(message_id, claim))
         self._clock.seen(claim.now)
         if LOSSES_TO_QUARANTINE <= claim.losses < LOSSES_TO_GIVE_UP and self._isolate is not None:
-            return await self._quarantine(claim, self._isolate)
+            return RoundEnd(await self._quarantine(claim, self._isolate))
         try:
             session = await self._open(claim, opening)
+        except BrokenState as broken:
+            log.exception("state_unreadable", extra={"message_id": message_id})
+            ended = await self._end_unread(broken.unread, Condemned(_INTERNAL, self._clock.now()))
+            return RoundEnd(ended, Told("failed", _INTERNAL.code))
         except ValidationError:
             # A newer client's submission, taken in by a newer worker: the row is left to workers of that version.
             log.warning("submission_unreadable", extra={"message_id": message_id})
             await self._store.hand_over(claim.fence)
-            return ()
-        return await self._drive(session)
+            return RoundEnd()
+        return RoundEnd(await self._drive(session), session.told)
 
     async def _accept(self, message_id: str) -> Entry | None:
         """Have the database know a message, from the inbox or from the web apps' outbox."""
@@ -175,13 +178,16 @@ class Advance:
             return ()
 
     async def _end_unread(self, unread: Unread, event: Event | None) -> tuple[Dispatch, ...]:
-        """End a message of a newer version: cancelled, or out of time; nothing else is ours to decide."""
+        """End a message whose state cannot be read: cancelled, out of time, or as the event condemns it."""
         now = self._clock.now()
         if isinstance(event, TimePassed) and now < unread.deadline:
             return ()
-        status: Status = "timed_out" if isinstance(event, TimePassed) else "cancelled"
-        submission = Submission.model_validate_json(unread.submission)
-        ended = Ended(status, phrases(submission.language or guess_language(submission.text))[status], now)
+        status: Status = "cancelled"
+        if isinstance(event, TimePassed | Condemned):
+            status = "timed_out" if isinstance(event, TimePassed) else "failed"
+        submission = readable(unread)
+        words = phrases(submission.language or guess_language(submission.text))[status]
+        ended = Ended(status, words, now, event.failure if isinstance(event, Condemned) else None)
         state = State(stage=ended, started_at=unread.started_at, seq=unread.seq)
         answer = render.answer(state, submission)
         update = render.update_body(Note("ended"), unread.seq + 1, now, unread.message_id, answer)
@@ -226,6 +232,7 @@ class Advance:
         log.info("left_to_another_worker", extra={"message_id": session.message_id})
         if await self._store.leave(session.fence, LEFT_FOR):
             self._sessions.wake_at(session.message_id, LEFT_FOR)
+        session.told = Told("retrying", "left_to_another_worker")
 
     async def _stopped(self, session: Session) -> tuple[Dispatch, ...]:
         match session.stopping:
@@ -305,6 +312,7 @@ class Advance:
             return False
         if pause > SHORT_PAUSE and wanted.due_at is not None:
             await self._saver.save(session, Postpone(wanted.due_at))
+            session.told = Told("retrying", rounds=session.state.round)
             self._sessions.wake_at(session.message_id, pause)
             return True
         if session.notes:
@@ -370,6 +378,7 @@ class Advance:
     async def _hand_on(self, session: Session) -> tuple[Dispatch, ...]:
         saved = await self._saver.save(session, HandOn())
         session.handed_on = saved.dispatches[0].dispatch
+        session.told = Told("going_on", rounds=session.state.round)
         self._sessions.remember(session)
         return saved.dispatches
 
@@ -379,8 +388,14 @@ class Advance:
             raise TypeError("only an ended message is ended")
         answer = render.answer(session.state, session.submission)
         saved = await self._saver.save(session, End(stage.status, dumps(answer)), answer)
+        session.told = _told(session.state, stage)
         log.info("message_ended", extra={"message_id": session.message_id, "status": stage.status})
         return saved.dispatches
+
+
+def _told(state: State, ended: Ended) -> Told:
+    spent, code = state.spent, ended.failure.code if ended.failure else ""
+    return Told(ended.status, code, state.round, spent.input_tokens, spent.output_tokens)
 
 
 _INTERNAL = Failure("internal_error", "Roundelay itself failed while working on this message; its log says where.")

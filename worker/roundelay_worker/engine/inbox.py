@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
 import redis.asyncio as aioredis
-from pydantic import ValidationError
+from redis.exceptions import RedisError
 
 from roundelay.messages import Submission
 from roundelay.names import cancels_key, control_channel, inbox_key, record_key, waiting_key
 from roundelay_worker.delivery.publisher import Publisher, Publishing
 from roundelay_worker.process.clock import Clock
+from roundelay_worker.process.redis import ids_in
+from roundelay_worker.store.errors import StoreUnavailable
 from roundelay_worker.store.publishing import accepted_update
 from roundelay_worker.store.records import Accepted, Arrival, OutboxRow
 from roundelay_worker.store.store import Store
@@ -31,23 +33,28 @@ FIND: Final = """
 -- The inbox records of a message and of those before it in its conversation, from place ARGV[3] of its list on.
 -- -> {1 if there are more before the message, {{id, record, age, cancelled, idempotency record} ...}}
 local prefix, id, from, most, bytes = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local owner = redis.call('HMGET', prefix .. ':state:' .. id, 'user_id', 'conversation_id')
+-- A key of another type than ours is a stranger's, and counts as none: it must not hold up the conversation.
+local function get(command, ...)
+  local found = redis.pcall(command, ...)
+  return type(found) == 'table' and found.err and false or found
+end
+local owner = get('HMGET', prefix .. ':state:' .. id, 'user_id', 'conversation_id') or {}
 local list = prefix .. ':waiting:' .. (owner[1] or '') .. '/' .. (owner[2] or '')
-local place = owner[2] and redis.call('LPOS', list, id)
+local place = owner[2] and get('LPOS', list, id)
 local ids = place and redis.call('LRANGE', list, from, math.min(place, from + most - 1)) or {id}
 local time = redis.call('TIME')
 local now = tonumber(time[1]) + tonumber(time[2]) / 1000000
 local records = {}
 for i = 1, #ids do
   if bytes <= 0 then return {1, records} end
-  local record = redis.call('GET', prefix .. ':message:' .. ids[i])
+  local record = get('GET', prefix .. ':message:' .. ids[i])
   if record then
     bytes = bytes - #record
     local submitted = redis.call('ZSCORE', KEYS[1], ids[i])
     local age = submitted and string.format('%.6f', now - tonumber(submitted)) or '0'
     local cancelled = redis.call('ZSCORE', KEYS[2], ids[i])
-    local name = redis.call('HGET', prefix .. ':state:' .. ids[i], 'idempotency')
-    local first = name and name ~= '' and redis.call('GET', name)
+    local name = get('HGET', prefix .. ':state:' .. ids[i], 'idempotency')
+    local first = name and name ~= '' and get('GET', name)
     records[#records + 1] = {ids[i], record, age, cancelled and 1 or 0, first and name .. ' ' .. first or ''}
   else
     redis.call('LREM', list, 1, ids[i])
@@ -151,7 +158,7 @@ class Acceptor:
     ) -> Arrival | None:
         try:
             submission = Submission.model_validate_json(body)
-        except ValidationError:
+        except ValueError:
             # Another version of the client wrote it; it stays where it is for a worker that can read it.
             self._note_unreadable(_text(message_id))
             return None
@@ -178,8 +185,9 @@ class Acceptor:
         most = limit + len(self._unreadable)
         seconds, micros = await self._redis.time()  # the clock that dated them
         older_than = seconds + micros / 1e6 - age
-        found = await self._redis.zrangebyscore(inbox_key(self._prefix), "-inf", older_than, start=0, num=most)
-        ids = [_text(message_id) for message_id in cast("list[bytes | str]", found)]
+        key = inbox_key(self._prefix)
+        found = await self._redis.zrangebyscore(key, "-inf", older_than, start=0, num=most)
+        ids = await ids_in(self._redis, key, cast("list[bytes | str]", found))
         return [message_id for message_id in ids if message_id not in self._unreadable][:limit]
 
     async def forget(self, message_id: str) -> None:
@@ -190,11 +198,25 @@ class Acceptor:
         """Accept what web apps wrote into the outbox table inside their own transactions; the unreadable stays."""
         while rows := await self._store.outbox_rows(limit, self._unreadable):
             arrivals = [arrival for row in rows if (arrival := await self._left(row))]
+            taken = await self._taken(arrivals)
+            await self._store.delete_outbox([arrival.message_id for arrival in taken])
+            if len(taken) == len(rows):
+                return  # else there may be others behind those that are passed from now on
+
+    async def _taken(self, arrivals: Sequence[Arrival]) -> Sequence[Arrival]:
+        """Accept arrivals; where they cannot be together, each by itself, and return those that could."""
+        try:
             if arrivals:
                 await self.take(arrivals)
-                await self._store.delete_outbox([arrival.message_id for arrival in arrivals])
-            if len(arrivals) == len(rows):
-                return  # else there may be others behind those that are passed from now on
+        except (StoreUnavailable, RedisError, OSError):
+            raise
+        except Exception:
+            if len(arrivals) > 1:
+                return [one for arrival in arrivals for one in await self._taken([arrival])]
+            log.exception("outbox_row_broke", extra={"message_id": arrivals[0].message_id})
+            self._unreadable.add(arrivals[0].message_id)
+            return ()
+        return arrivals
 
     async def _left(self, row: OutboxRow) -> Arrival | None:
         cancelled = await self._redis.zscore(cancels_key(self._prefix), row.message_id) is not None

@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from roundelay.messages import Submission
+from roundelay.names import Status
 from roundelay_worker.loop.effects import Note
 from roundelay_worker.loop.history import Exchange
 from roundelay_worker.loop.state import State
 from roundelay_worker.providers.base import Provider, ToolSpec
-from roundelay_worker.store.records import Context, Fence
+from roundelay_worker.store.records import Context, Dispatch, Fence
 
 StopReason = Literal["cancelled", "drained", "lost", "timed_out"]
 """Why a session is stopped from outside: the user, a shutdown, a lost lease, a deadline."""
@@ -31,6 +32,25 @@ class Setup:
         default_factory=dict, init=False, repr=False, compare=False
     )
     """What requests showed of each exchange so far, so that they show the same objects again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a watcher of tasks is told of a round's end: states and counts, never a word of content."""
+
+    state: Literal["going_on", "retrying"] | Status
+    code: str = ""
+    rounds: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RoundEnd:
+    """What a round came to: the tasks to be sent, and what its own task is to show; None where nothing was done."""
+
+    dispatches: tuple[Dispatch, ...] = ()
+    told: Told | None = None
 
 
 @dataclass(slots=True)
@@ -62,6 +82,8 @@ class Session:
     notes: list[tuple[Note, float]] = field(default_factory=list)
     stopping: StopReason | None = None
     task: asyncio.Task[object] | None = None
+    told: Told | None = None
+    """What its task is to show once the round has ended."""
     step_deadline: float | None = None
     """By the loop's clock: when whatever is awaited now must be over."""
 

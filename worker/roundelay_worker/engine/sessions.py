@@ -14,7 +14,7 @@ from roundelay_worker.engine.session import Session, StopReason
 from roundelay_worker.loop.state import Queued, State
 from roundelay_worker.loop.texts import guess_language
 from roundelay_worker.store.accepting import FIRST
-from roundelay_worker.store.records import Accepted, Arrival, Fence, Loaded
+from roundelay_worker.store.records import Accepted, Arrival, Fence, Loaded, Unread
 
 _REMEMBERED: Final = 60.0
 """Seconds; where several processes share the rounds of a message, each has a copy of what it was."""
@@ -135,7 +135,7 @@ def _spoken_to(state: State, submission: Submission) -> State:
     return replace(state, language=submission.language or guess_language(submission.text))
 
 
-def readable(loaded: Loaded) -> Submission:
+def readable(loaded: Loaded | Unread) -> Submission:
     """Return the submission of a message that is only to be ended; of a newer version, what every version has."""
     try:
         return Submission.model_validate_json(loaded.submission)

@@ -1,7 +1,9 @@
 """Connections to Redis that notice within seconds when nobody is there any more."""
 
 import logging
+import re
 import socket
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -9,6 +11,8 @@ import redis.asyncio as aioredis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ResponseError
+
+from roundelay.names import ID_PATTERN
 
 log = logging.getLogger(__name__)
 
@@ -47,3 +51,18 @@ async def note_eviction(client: aioredis.Redis) -> None:
         policy = (await client.info("memory")).get("maxmemory_policy", "noeviction")
         if policy != "noeviction":
             log.error("redis_evicts", extra={"maxmemory_policy": policy})
+
+
+def id_of(value: bytes | str) -> str | None:
+    """Return the id that this is, None if it is none: what lies in Redis may have been written by anybody."""
+    text = value.decode(errors="replace") if isinstance(value, bytes) else value
+    return text if re.fullmatch(ID_PATTERN, text) else None
+
+
+async def ids_in(redis: aioredis.Redis, key: str, members: Sequence[bytes | str]) -> list[str]:
+    """Return the ids among the members of a sorted set, and remove from it what is none."""
+    strangers = [member for member in members if id_of(member) is None]
+    if strangers:
+        log.warning("strangers_removed", extra={"key": key, "count": len(strangers)})
+        await redis.zrem(key, *strangers)
+    return [found for member in members if (found := id_of(member)) is not None]

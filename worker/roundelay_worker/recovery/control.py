@@ -18,6 +18,7 @@ from roundelay_worker.delivery.outbox import Outbox
 from roundelay_worker.engine.advance import Advance
 from roundelay_worker.engine.inbox import Acceptor
 from roundelay_worker.engine.sessions import Sessions
+from roundelay_worker.process.redis import id_of, ids_in
 from roundelay_worker.store.ending import Cancelled
 from roundelay_worker.store.errors import StoreUnavailable
 from roundelay_worker.store.records import Dispatch
@@ -60,6 +61,7 @@ class Control:
         self._advance = advance
         self._send = send
         self._tasks: set[asyncio.Task[None]] = set()
+        self._verbs = {b"cancel": self.cancel, b"restore": self._restore}
         self._passed = 0
         self._complained = -_COMPLAIN_EVERY
 
@@ -89,13 +91,13 @@ class Control:
             if pinged := item is None:
                 await pubsub.ping()
             elif item["type"] == "message":
-                verb, _, message_id = _text(item["data"]).partition(" ")
-                self._begin(verb, message_id)
+                self._begin(item["data"])
 
-    def _begin(self, verb: str, message_id: str) -> None:
-        work = {"cancel": self.cancel, "restore": self._restore}.get(verb)
-        if work is None:
-            log.info("control_unknown", extra={"verb": verb[:20]})
+    def _begin(self, hint: bytes) -> None:
+        verb, _, subject = hint.partition(b" ")
+        work, message_id = self._verbs.get(verb), id_of(subject)
+        if work is None or message_id is None:
+            log.info("control_unknown", extra={"bytes": len(hint)})
             return
         task = asyncio.ensure_future(self._guarded(work, message_id))
         self._tasks.add(task)
@@ -136,19 +138,16 @@ class Control:
     async def catch_up(self) -> None:
         """Act on cancellations whose hint was lost: the next few, and after the last the first again."""
         last = self._passed + _AT_ONCE - 1
-        found = cast("list[bytes | str]", await self._redis.zrange(cancels_key(self._prefix), self._passed, last))
+        key = cancels_key(self._prefix)
+        found = cast("list[bytes | str]", await self._redis.zrange(key, self._passed, last))
         room = asyncio.Semaphore(_BESIDE)
 
         async def act(message_id: str) -> None:
             async with room:
                 await self._guarded(self.cancel, message_id)
 
-        await asyncio.gather(*(act(_text(message_id)) for message_id in found))
+        await asyncio.gather(*(act(message_id) for message_id in await ids_in(self._redis, key, found)))
         self._passed = self._passed + _AT_ONCE if len(found) == _AT_ONCE else 0
 
     async def _restore(self, message_id: str) -> None:
         await self._outbox.restore(message_id)
-
-
-def _text(value: bytes | str) -> str:
-    return value.decode() if isinstance(value, bytes) else value

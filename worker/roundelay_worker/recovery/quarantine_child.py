@@ -39,7 +39,7 @@ def main() -> None:
         signal.signal(number, hand_back)
     dispatch = _named(runtime.process_id)
     if dispatch is not None:
-        sender.send(runtime.run(dispatch))
+        sender.send(runtime.run(dispatch).dispatches)
     runtime.stop()
     os._exit(EXIT_DONE)  # at once: threads that a tool left behind would be waited for
 

@@ -17,11 +17,12 @@ from roundelay_worker.delivery.outbox import Outbox
 from roundelay_worker.engine.advance import Advance
 from roundelay_worker.engine.inbox import Acceptor
 from roundelay_worker.engine.sessions import Sessions
-from roundelay_worker.loop.events import Condemned, TimePassed
+from roundelay_worker.loop.events import Condemned, Event, TimePassed
 from roundelay_worker.loop.state import Failure
 from roundelay_worker.process.clock import Clock
 from roundelay_worker.process.identity import has_ended
 from roundelay_worker.recovery.control import Control
+from roundelay_worker.recovery.guarded import Guarded
 from roundelay_worker.store.errors import StoreUnavailable
 from roundelay_worker.store.records import Dispatch, Queue
 from roundelay_worker.store.store import Store
@@ -76,6 +77,7 @@ class Watchdog:
         self._period = period
         self._retention = retention
         self._may_judge = may_judge
+        self._guarded = {name: Guarded(name) for name in ("inbox", "to_end", "overdue", "expired")}
         self._pruned = time.monotonic()
         self._unblocked = 0.0
 
@@ -95,6 +97,7 @@ class Watchdog:
     def _sweeps(self) -> tuple[Callable[[], Awaitable[None]], ...]:
         return (
             self._lost,
+            self._orphans,
             self._inbox,
             self._due,
             self._unblock,
@@ -133,10 +136,20 @@ class Watchdog:
 
     async def _inbox(self) -> None:
         await self._outbox.check_redis()
-        for message_id in await self._acceptor.overdue(_NOT_YET_ACCEPTED, _AT_ONCE):
-            if (await self._acceptor.accept(message_id)).found == "missing":
-                await self._acceptor.forget(message_id)
+        inbox = self._guarded["inbox"]
+        overdue = await self._acceptor.overdue(_NOT_YET_ACCEPTED, _AT_ONCE + inbox.aside)
+        await inbox.each(overdue, str, self._enter)
         await self._acceptor.take_outbox(_AT_ONCE)
+
+    async def _enter(self, message_id: str) -> None:
+        if (await self._acceptor.accept(message_id)).found == "missing":
+            await self._acceptor.forget(message_id)
+
+    async def _orphans(self) -> None:
+        """Take up what is neither ended, ready, due nor held by a process that the database knows."""
+        for one in await self._store.release_orphans(_AT_ONCE):
+            log.warning("orphan_recovered", extra={"message_id": one.message_id})
+            await self._send((one,))
 
     async def _due(self) -> None:
         await self._send(await self._store.due(_AT_ONCE))
@@ -152,18 +165,22 @@ class Watchdog:
         await self._control.catch_up()
 
     async def _to_end(self) -> None:
-        for message_id in await self._store.to_end(_AT_ONCE):
-            await self._send(await self._advance.end_unowned(message_id))
+        net = self._guarded["to_end"]
+        await net.each(await self._store.to_end(_AT_ONCE + net.aside), str, self._end)
 
     async def _overdue(self) -> None:
-        for message_id in await self._store.overdue(_GRACE, _AT_ONCE):
-            await self._send(await self._advance.end_unowned(message_id, TimePassed(self._clock.now())))
+        net = self._guarded["overdue"]
+        overdue = await self._store.overdue(_GRACE, _AT_ONCE + net.aside)
+        await net.each(overdue, str, lambda message_id: self._end(message_id, TimePassed(self._clock.now())))
 
     async def _expired(self) -> None:
-        for message_id in await self._store.expired_in_queue(_AT_ONCE):
-            failure = Failure("queue_timeout", "The message waited longer than queue_timeout for a worker.")
-            event = Condemned(failure, self._clock.now())
-            await self._send(await self._advance.end_unowned(message_id, event))
+        net = self._guarded["expired"]
+        failure = Failure("queue_timeout", "The message waited longer than queue_timeout for a worker.")
+        expired = await self._store.expired_in_queue(_AT_ONCE + net.aside)
+        await net.each(expired, str, lambda message_id: self._end(message_id, Condemned(failure, self._clock.now())))
+
+    async def _end(self, message_id: str, event: Event | None = None) -> None:
+        await self._send(await self._advance.end_unowned(message_id, event))
 
     async def _stale_tasks(self) -> None:
         """Send again what was lost on its way: tasks overtaken by later ones, or missing from an empty queue."""

@@ -6,6 +6,7 @@
     ├── StoreUnavailable        the database did not answer, or the connection broke; what was asked may have happened
     │   └── StoreBusy           another process held the database for too long; nothing was done
     ├── UnreadableState         the row was written by a newer version that this one must not go on from
+    │   └── BrokenState         the row cannot be read by any version; the message can only be ended
     ├── Conflict                such a row is there already; nothing was done
     └── UnsuitableDatabase      this database cannot be used as it is; the text says what to mend
 """
@@ -34,6 +35,14 @@ class UnreadableState(StoreError):
 
     def __init__(self, unread: Unread) -> None:
         super().__init__(f"message {unread.message_id} has state version {unread.state_version}; this worker is older")
+        self.unread = unread
+
+
+class BrokenState(UnreadableState):
+    """The stored state is of this version or an older one, and cannot be read all the same."""
+
+    def __init__(self, unread: Unread) -> None:
+        Exception.__init__(self, f"the state of message {unread.message_id} cannot be read")
         self.unread = unread
 
 

@@ -10,7 +10,7 @@ from roundelay_worker.loop.history import AssistantText, Entry, Exchange, UserTe
 from roundelay_worker.loop.state import STATE_VERSION, CallPlan
 from roundelay_worker.store.codec import CallRow, TurnRow, decoded, decoded_exchange
 from roundelay_worker.store.driver import Driver, Query, Row, Rows, Script, filled
-from roundelay_worker.store.errors import UnreadableState
+from roundelay_worker.store.errors import BrokenState, UnreadableState
 from roundelay_worker.store.records import Context, Loaded, Unread
 
 _COLUMNS: Final = """
@@ -77,7 +77,7 @@ _UNFINISHED: Final = SOFT_STOPS | {"cancelled", "failed"}
 
 
 async def load(driver: Driver, message_id: str, known: tuple[Exchange, ...] = ()) -> Loaded | None:
-    """Return the message with its whole state, or None; ``UnreadableState`` if a newer version wrote it.
+    """Return the message with its whole state, or None; ``UnreadableState`` if a newer version wrote it, or nobody can.
 
     ``known`` are the first of its exchanges, as they were saved: only what came after them is read.
     """
@@ -99,6 +99,10 @@ def _loaded_in_parts(message_id: str, known: tuple[Exchange, ...]) -> Script[Loa
 def _loaded(row: Row, turns: Rows, calls: Rows, known: tuple[Exchange, ...]) -> Loaded:
     if row["state_version"] > STATE_VERSION:
         raise UnreadableState(_unread(row))
+    try:
+        state = decoded(row["head"], [turn_row(turn) for turn in turns], [call_row(call) for call in calls], known)
+    except (ValueError, LookupError, TypeError, AttributeError) as exc:
+        raise BrokenState(_unread(row)) from exc
     return Loaded(
         message_id=row["id"],
         user_id=row["user_id"],
@@ -112,7 +116,7 @@ def _loaded(row: Row, turns: Rows, calls: Rows, known: tuple[Exchange, ...]) -> 
         attempt=row["attempt"],
         dispatch=row["dispatch"],
         losses=row["losses"],
-        state=decoded(row["head"], [turn_row(turn) for turn in turns], [call_row(call) for call in calls], known),
+        state=state,
         verdict=row["verdict"],
         cancel_requested=row["cancel_requested_at"] is not None,
         answer=row["answer"],

@@ -186,6 +186,10 @@ class Store:
         """Say whether others were told that a process's lease ran out."""
         return await processes.is_lost(self._driver, process_id)
 
+    async def release_orphans(self, limit: int) -> tuple[Dispatch, ...]:
+        """Give back what runs nowhere: its owner is no known process, or it has none and no task of it can come."""
+        return await sweeping.release_orphans(self._driver, limit)
+
     async def release_own(self, process_id: str, held: Collection[str], *, grace: float = 5.0) -> tuple[Lost, ...]:
         """Give back what ``process_id`` owns, does not hold, and did not claim within ``grace`` seconds; no loss."""
         return await sweeping.release_own(self._driver, process_id, held, grace)

@@ -76,6 +76,27 @@ WHERE ended_at IS NULL AND begun AND owner = $1 AND NOT (id {any $2})
 ORDER BY submitted_at {skip}
 """
 
+_ORPHANS: Final = filled(
+    """
+WITH picked AS MATERIALIZED (
+    SELECT id AS picked_id FROM roundelay_messages m
+    WHERE ended_at IS NULL AND begun AND NOT parked AND verdict IS NULL AND cancel_requested_at IS NULL
+        AND COALESCE(claimed_at, 0) < {now} - CAST($2 AS double precision)
+        AND (
+            (owner IS NULL AND due_at IS NULL AND queue <> 'rounds')
+            OR (owner IS NOT NULL AND NOT EXISTS (
+                SELECT 1 FROM roundelay_processes p WHERE p.id = m.owner AND p.cleared_at IS NULL
+            ))
+        )
+    LIMIT $1 {skip}
+)
+UPDATE roundelay_messages SET {again}, redispatched = 0 FROM picked WHERE id = picked_id
+RETURNING id, round, dispatch, queue
+""",
+    again=filled(_AGAIN, queue="'rounds'"),
+)
+"""A row restored from a backup, or written by hand, may name a process that was pruned long ago, or none at all."""
+
 _HAND_OVER: Final = filled(
     """
 UPDATE roundelay_messages SET {again}, redispatched = 0
@@ -179,6 +200,11 @@ async def release_own(driver: Driver, process_id: str, held: Collection[str], gr
 def _release_own(process_id: str, held: list[str], grace: float) -> Script[tuple[Lost, ...]]:
     owned = yield Query(_OWN, (process_id, held, grace))
     return (yield from _released(owned, more=0))
+
+
+async def release_orphans(driver: Driver, limit: int) -> tuple[Dispatch, ...]:
+    """Give back messages that nobody can be at work on and no other sweep looks for; no loss."""
+    return tuple(map(dispatch_of, await driver.fetch(_ORPHANS, limit, CLEARING)))
 
 
 def _released(owned: Rows, more: int) -> Script[tuple[Lost, ...]]:

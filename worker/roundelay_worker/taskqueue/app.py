@@ -58,6 +58,7 @@ def celery_app(settings: Settings) -> Celery:
         broker_connection_max_retries=None,
         broker_transport_options=transport_options(settings.broker_url),
         broker_heartbeat=10,
+        broker_channel_error_retry=True,
     )
     return app
 

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from celery.app.amqp import AMQP
-from kombu.connection import Connection
 
 from roundelay_worker.process.redis import keepalive
+from roundelay_worker.taskqueue.tolerant import TolerantConnection
 
 _STEADY: Final = {"interval_start": 1, "interval_step": 1, "interval_max": 2}
 """Seconds between attempts. Kombu's own pauses grow to half a minute, in which nothing is consumed."""
@@ -19,7 +19,7 @@ _REST: Final = 3.0
 """Seconds that nothing is sent after a wait in vain; rounds go on where they are, the rest is sent again later."""
 
 
-class _SteadyConnection(Connection):
+class _SteadyConnection(TolerantConnection):
     def ensure_connection(self, *args: Any, **options: Any) -> Any:
         """Connect, however long it takes, and within seconds once the broker is back."""
         return super().ensure_connection(*args, **{**_STEADY, **options})  # type: ignore[no-untyped-call]

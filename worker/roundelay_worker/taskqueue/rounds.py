@@ -19,7 +19,9 @@ from typing import Any
 from billiard.einfo import ExceptionInfo
 from celery.concurrency.thread import TaskPool
 
+from roundelay_worker.engine.session import RoundEnd
 from roundelay_worker.store.records import Dispatch
+from roundelay_worker.taskqueue.outcomes import outcome_of
 from roundelay_worker.taskqueue.tasks import dispatch_of, task_of
 from roundelay_worker.wiring import Runtime
 
@@ -60,23 +62,23 @@ class Rounds:
 
     async def _round(self, dispatch: Dispatch, ended: Ended, began: float) -> None:
         try:
-            following = await self._runtime.round(dispatch)
+            end = await self._runtime.round(dispatch)
         except BaseException as exc:  # a cancelled round has ended as well
             log.exception("round_broke", extra={"message_id": dispatch.message_id})
             self._sending.submit(self._end, ended, (1, ExceptionInfo(), time.monotonic() - began))
             if not isinstance(exc, Exception):
                 raise
         else:
-            self._sending.submit(self._hand_on, dispatch, following, ended, began)
+            self._sending.submit(self._hand_on, dispatch, end, ended, began)
 
-    def _hand_on(self, dispatch: Dispatch, following: tuple[Dispatch, ...], ended: Ended, began: float) -> None:
-        unsent = self._send(following, task_of(dispatch)[2])
+    def _hand_on(self, dispatch: Dispatch, end: RoundEnd, ended: Ended, began: float) -> None:
+        unsent = self._send(end.dispatches, task_of(dispatch)[2])
         mine = next((one for one in unsent if one.queue == "rounds" and one.message_id == dispatch.message_id), None)
         if mine and not self._runtime.draining:
             # The broker is away or full: a message that is under way goes on here.
             self._runtime.spawn(self._round(mine, ended, began))
             return
-        self._end(ended, (0, None, time.monotonic() - began))
+        self._end(ended, outcome_of(end.told, time.monotonic() - began))
 
     def _end(self, ended: Ended, outcome: tuple[int, Any, float]) -> None:
         try:
