@@ -35,6 +35,8 @@ def outcome_of(told: Told | None, seconds: float) -> Outcome:
 
 def _raised(exc: Exception) -> ExceptionInfo:
     try:
-        raise exc  # noqa: TRY301 - and an ExceptionInfo needs its traceback
-    except Exception:  # noqa: BLE001 - an ExceptionInfo is made of one that was raised
-        return ExceptionInfo()
+        raise exc  # noqa: TRY301 - an ExceptionInfo is made of one that was raised
+    except Exception:  # noqa: BLE001
+        info = ExceptionInfo()
+    info.exception = exc  # without the lines of code in its text
+    return info
