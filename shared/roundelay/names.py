@@ -44,18 +44,18 @@ SOFT_STOPS: Final[frozenset[str]] = frozenset({"round_limit", "token_limit", "ti
 UpdateKind = Literal[
     "accepted",
     "started",
-    "round_started",
+    "turn_started",
     "text_delta",
     "text_reset",
     "tool_started",
     "tool_finished",
     "tool_progress",
     "retrying",
-    "round_ended",
+    "turn_ended",
     "gap",
     "ended",
 ]
-"""What an update says; readers ignore kinds they do not know."""
+"""What an update says; each has a model in ``updates``, and readers ignore kinds they do not know."""
 
 OnBusy = Literal["queue", "reject", "interrupt"]
 """What a message does when its conversation is busy."""

@@ -95,8 +95,8 @@ class MemoryClient:
         with self._changed:
             record = self.record(message_id)
             seq = len(record.updates) + 1
-            update = Update(kind=kind, at=datetime.now(UTC), message_id=message_id, seq=seq, **fields)
-            record.updates.append(update)
+            told = {"kind": kind, "at": datetime.now(UTC), "message_id": message_id, "seq": seq, **fields}
+            record.updates.append(Update.model_validate(told))
             self._changed.notify_all()
 
     def finish(self, message_id: str, reply: str | Answer) -> None:

@@ -1,11 +1,12 @@
 """What comes out of Roundelay: answers, updates, and the state of a message."""
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Final, Literal, Self, cast, get_args
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, model_validator
 
-from roundelay.names import Status
+from roundelay.names import SoftStop, Status, UpdateKind
 
 
 class _Wire(BaseModel):
@@ -48,7 +49,7 @@ class ErrorNote(_Wire):
 class Answer(_Wire):
     """The one final record of a message. ``text`` is never empty, whatever the status.
 
-    ``rounds`` counts the rounds of tools that ran; the turns of ``Update.round`` and ``MessageState.round`` are more.
+    ``rounds`` counts the rounds of tools that ran; turns are more, since one that answers makes none.
     """
 
     v: int = 1
@@ -68,14 +69,14 @@ class Answer(_Wire):
 
 
 class Update(_Wire):
-    """A progress note. Durable ones carry ``seq`` 1, 2, 3 … without a hole; deltas and progress do not.
+    """A progress note: what all kinds have in common. Each kind is a model of its own, see ``KnownUpdate``.
 
-    Which of the optional fields are set depends on ``kind``: ``text`` for ``text_delta`` and
-    ``tool_progress``; ``tool`` and ``call`` (position in its round, from 0) for ``tool_*``; ``ok`` and
-    ``seconds`` for ``tool_finished``; ``code`` and ``delay`` (seconds) for ``retrying``; ``usage`` for
-    ``round_ended``; ``after`` for ``accepted`` when an earlier message of the conversation goes first;
-    ``missing`` (first and last lost ``seq``) for ``gap``; ``answer`` for ``ended``. A ``round_started`` with a
-    ``code`` begins the closing turn of that soft stop. ``round`` is the number of the turn, from 1.
+    ``seq`` numbers the durable ones 1, 2, 3 … without a hole; deltas, resets and progress have none. ``turn`` counts
+    the model's turns from 1, ``attempt`` the requests for a turn. ``round`` is set where a round of tools is told of,
+    so its last one is ``Answer.rounds``: a turn that answers, or closes, makes no round.
+
+    ``Update(kind=…)``, ``model_validate`` and ``model_validate_json`` return the model of that kind, or a bare
+    ``Update`` where the kind is not known here.
     """
 
     v: int = 1
@@ -83,28 +84,157 @@ class Update(_Wire):
     at: datetime
     message_id: str
     seq: int | None = None
+    turn: int | None = None
     round: int | None = None
     attempt: int | None = None
-    text: str | None = None
-    tool: str | None = None
-    call: int | None = None
-    ok: bool | None = None
-    seconds: float | None = None
-    code: str | None = None
-    delay: float | None = None
+
+    def __new__(cls, *_: object, **fields: object) -> Self:
+        """Return an instance of the kind's own model; ``__init__`` is then that model's."""
+        model = _model_of(fields.get("kind")) if cls is Update else None
+        return super().__new__(cls) if model is None else cast("Self", super().__new__(model))
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _by_kind(cls, value: Any, read: ModelWrapValidatorHandler[Self]) -> Self:
+        model = _model_of(value.get("kind")) if cls is Update and isinstance(value, dict) else None
+        return read(value) if model is None else cast("Self", model.model_validate(value))
+
+    def to_json(self) -> str:
+        """Return the update as it goes to readers: without the fields that do not apply."""
+        return self.model_dump_json(exclude_none=True)
+
+
+class Accepted(Update):
+    """A worker has the message in its database. ``after``: an earlier one of the conversation goes first."""
+
+    kind: Literal["accepted"] = "accepted"
     after: str | None = None
-    missing: tuple[int, int] | None = None
-    usage: Usage | None = None
-    answer: Answer | None = None
+
+
+class Started(Update):
+    """The message is being worked on; its time runs from here."""
+
+    kind: Literal["started"] = "started"
+
+
+class TurnStarted(Update):
+    """The model is asked for a turn. ``closing`` is the soft stop that a closing turn closes."""
+
+    kind: Literal["turn_started"] = "turn_started"
+    turn: int
+    closing: SoftStop | None = None
+
+
+class TextDelta(Update):
+    """A piece of the turn's text; ``offset`` is where it begins there, in characters."""
+
+    kind: Literal["text_delta"] = "text_delta"
+    turn: int
+    text: str
+    offset: int
+
+
+class TextReset(Update):
+    """The text of this turn begins anew: forget what was shown of it."""
+
+    kind: Literal["text_reset"] = "text_reset"
+    turn: int
+
+
+class ToolStarted(Update):
+    """A call has begun; ``call`` is its position in its turn, from 0."""
+
+    kind: Literal["tool_started"] = "tool_started"
+    turn: int
+    tool: str
+    call: int
+
+
+class ToolFinished(Update):
+    """A call has its result: ``ok`` or an error, after ``seconds`` where that is known."""
+
+    kind: Literal["tool_finished"] = "tool_finished"
+    turn: int
+    tool: str
+    call: int
+    ok: bool
+    seconds: float | None = None
+
+
+class ToolProgress(Update):
+    """A tool's own word on how far its call is."""
+
+    kind: Literal["tool_progress"] = "tool_progress"
+    turn: int
+    tool: str
+    call: int
+    text: str
+
+
+class Retrying(Update):
+    """The turn is asked for again in ``delay`` seconds, for the reason ``code`` (see the error codes)."""
+
+    kind: Literal["retrying"] = "retrying"
+    turn: int
+    code: str
+    delay: float = 0.0
+
+
+class TurnEnded(Update):
+    """A turn is over, with its calls if it had any; ``usage`` is what the message has cost so far."""
+
+    kind: Literal["turn_ended"] = "turn_ended"
+    turn: int
+    usage: Usage = Usage()
+
+
+class Gap(Update):
+    """Updates are lost for good; ``missing`` are the first and last lost ``seq``."""
+
+    kind: Literal["gap"] = "gap"
+    missing: tuple[int, int]
+
+
+class Ended(Update):
+    """The message has its answer; nothing follows."""
+
+    kind: Literal["ended"] = "ended"
+    answer: Answer
+
+
+KnownUpdate = (
+    Accepted
+    | Started
+    | TurnStarted
+    | TextDelta
+    | TextReset
+    | ToolStarted
+    | ToolFinished
+    | ToolProgress
+    | Retrying
+    | TurnEnded
+    | Gap
+    | Ended
+)
+"""Every kind of update, for ``match`` and ``isinstance``."""
+
+UPDATE_MODELS: Final[Mapping[UpdateKind, type[Update]]] = {
+    model.model_fields["kind"].default: model for model in get_args(KnownUpdate)
+}
+"""The model of each kind."""
+
+
+def _model_of(kind: object) -> type[Update] | None:
+    return UPDATE_MODELS.get(cast("UpdateKind", kind)) if isinstance(kind, str) else None
 
 
 class MessageState(_Wire):
     """What is known of a message now.
 
     ``status`` is ``queued``, ``waiting`` (for the message ``after``), ``running``, ``retrying`` or the final status.
-    ``worker`` is ``lost`` while its worker has gone silent and nobody has taken over yet. ``round`` is the number of
+    ``worker`` is ``lost`` while its worker has gone silent and nobody has taken over yet. ``turn`` is the number of
     the turn that is asked for or whose calls run, or was the last one, as in ``Update``: after N rounds of tools it
-    is N + 1, so it is not ``Answer.rounds``, and the closing turn counts.
+    is N + 1, and the closing turn counts.
     """
 
     message_id: str
@@ -112,7 +242,7 @@ class MessageState(_Wire):
     user_id: str = ""
     status: str
     submitted_at: datetime | None = None
-    round: int | None = None
+    turn: int | None = None
     seq: int = 0
     after: str | None = None
     worker: str | None = None

@@ -86,7 +86,7 @@ def test_nothing_depends_on_events_and_nobody_keeps_them(deploy):  # H5, H8
     assert others() == before
     mute_jobs, mute = answered(quiet, 10)
     assert {answer.status for answer in (*answers, *mute)} == {"answered"}
-    states = [(job.state().status, job.state().round) for job in (jobs[0], mute_jobs[0])]
+    states = [(job.state().status, job.state().turn) for job in (jobs[0], mute_jobs[0])]
     assert states[0] == states[1]
 
 

@@ -170,7 +170,7 @@ def test_a_failed_call_is_retried_alone_with_numbers_of_its_own(deploy):  # A7, 
     assert answer.text == "at last"
     assert [len(place.effects(tag)) for tag in ("retry1", "retry2")] == [1, 1]
     assert [place.fake.count("retry", step) for step in range(3)] == [1, 2, 3]
-    assert [(u.round, u.attempt) for u in updates if u.kind == "retrying"] == [(2, 1), (3, 1), (3, 2)]
+    assert [(u.turn, u.attempt) for u in updates if u.kind == "retrying"] == [(2, 1), (3, 1), (3, 2)]
     assert answer.usage.model_calls == 6
 
 

@@ -48,13 +48,15 @@ class Worker:
     redis: redis.Redis
     prefix: str
 
-    def update(self, job, seq: int, kind: str = "round_started", **fields: Any) -> None:
+    def update(self, job, seq: int, kind: str = "turn_started", **fields: Any) -> None:
+        fields |= {"turn": seq} if kind == "turn_started" else {}
         body = {"kind": kind, "at": datetime.now(UTC).isoformat(), "message_id": job.message_id, "seq": seq, **fields}
         self.add(job, f"{seq}-0", body)
         self.redis.hset(names.state_key(self.prefix, job.message_id), "seq", seq)
 
-    def delta(self, job, seq: int, position: int, text: str = "x") -> None:
+    def delta(self, job, seq: int, position: int, text: str = "x", offset: int = 0, attempt: int = 1) -> None:
         body = {"kind": "text_delta", "at": datetime.now(UTC).isoformat(), "message_id": job.message_id, "text": text}
+        body |= {"turn": seq, "attempt": attempt, "offset": offset}
         self.add(job, f"{seq}-{position}", body)
 
     def add(self, job, entry_id: str, body: dict[str, Any]) -> None:

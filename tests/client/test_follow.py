@@ -84,10 +84,10 @@ def test_a_hole_is_said_and_the_rest_follows(client, worker):
 
     updates = list(job.follow())
 
-    assert [(update.kind, update.missing or update.seq) for update in updates] == [
-        ("round_started", 1),
+    assert [(update.kind, getattr(update, "missing", update.seq)) for update in updates] == [
+        ("turn_started", 1),
         ("gap", (2, 3)),
-        ("round_started", 4),
+        ("turn_started", 4),
         ("gap", (5, 6)),
         ("text_delta", None),
         ("ended", 7),

@@ -95,13 +95,11 @@ def test_faults_unknown_ids_and_keys_are_treated_alike(client):
 def test_a_message_in_memory_can_be_ended_by_hand_while_someone_follows():
     client = MemoryClient(lambda _: None)
     job = client.submit("hello", metadata={"a": 1})
-    threading.Timer(
-        0.05, lambda: (client.report(job.message_id, "round_started", round=1), _finish(client, job))
-    ).start()
+    threading.Timer(0.05, lambda: (client.report(job.message_id, "turn_started", turn=1), _finish(client, job))).start()
 
     updates = list(job.follow(timeout=5))
 
-    assert [update.kind for update in updates] == ["accepted", "started", "round_started", "ended"]
+    assert [update.kind for update in updates] == ["accepted", "started", "turn_started", "ended"]
     assert job.wait(0).metadata == {"a": 1}
     client.finish(job.message_id, "too late")
     assert job.wait(0).text == "done"

@@ -40,8 +40,15 @@ class Clock:
         return self.now
 
 
-def update(seq: int, kind: str = "round_started") -> bytes:
-    return f'{{"kind": "{kind}", "at": "2026-01-01T00:00:00Z", "message_id": "m", "seq": {seq}}}'.encode()
+ANSWER = (
+    '{"message_id": "m", "conversation_id": "c", "status": "answered", "text": "hi", '
+    '"finished_at": "2026-01-01T00:00:00Z"}'
+)
+
+
+def update(seq: int, kind: str = "turn_started") -> bytes:
+    place = f'"at": "2026-01-01T00:00:00Z", "message_id": "m", "seq": {seq}, "turn": 1'
+    return f'{{"kind": "{kind}", {place}, "answer": {ANSWER}}}'.encode()
 
 
 def entries(*seqs: int):
@@ -273,7 +280,8 @@ def test_a_tracker_says_nothing_after_the_end_and_nothing_of_what_it_cannot_read
         tracker.take([((1, 0), update(1)), ((2, 0), b"\xff"), ((3, 0), update(3, "ended")), ((4, 0), update(4))])
     )
 
-    assert [(one.kind, one.missing) for one in said] == [("round_started", None), ("gap", (2, 2)), ("ended", None)]
+    assert [one.kind for one in said] == ["turn_started", "gap", "ended"]
+    assert said[1].missing == (2, 2)
 
 
 @pytest.mark.parametrize(

@@ -52,14 +52,14 @@ def test_every_status_is_returned_and_none_is_an_error(client, worker):
 
 def test_a_timeout_carries_the_state_and_the_message_goes_on(client, worker):
     job = client.submit("one")
-    worker.state(job, status="running", round=3, seq=7)
+    worker.state(job, status="running", turn=3, seq=7)
     started_at = time.monotonic()
 
     with pytest.raises(AnswerTimeout, match=r"no answer within 0\.3 s") as caught:
         job.wait(0.3)
 
     assert 0.3 <= time.monotonic() - started_at < 2
-    assert (caught.value.state.status, caught.value.state.round, caught.value.state.seq) == ("running", 3, 7)
+    assert (caught.value.state.status, caught.value.state.turn, caught.value.state.seq) == ("running", 3, 7)
     worker.answer(job)
     assert job.wait(5).text == "hi"
 

@@ -171,7 +171,7 @@ def test_calls_of_which_none_had_begun_make_no_round() -> None:
     play.feed(CancelAsked(2.0))
     assert play.results == [["Not executed: cancelled by user."] * 2]
     assert play.state.rounds == 0
-    assert "round_ended" not in [note.kind for note in play.notes]
+    assert [(note.turn, note.round) for note in play.notes if note.kind == "turn_ended"] == [(1, None)]
 
 
 def test_a_message_that_failed_says_so_for_the_calls_that_did_not_run() -> None:

@@ -132,7 +132,7 @@ def test_a_pause_that_would_outlast_the_time_is_not_waited_for() -> None:
     play.run()
     assert (play.ended.status, play.ended.text) == ("timed_out", "so far")
     assert play.now == SOFT - 60.0
-    assert [note.kind for note in play.notes][2:4] == ["retrying", "round_started"]
+    assert [note.kind for note in play.notes][2:4] == ["retrying", "turn_started"]
 
 
 def test_a_failed_turn_is_retried_alone_rounds_already_done_stay_done() -> None:
@@ -206,7 +206,7 @@ def test_a_message_begins_once_with_its_limits_and_deadlines() -> None:
     state = made.state
     assert (state.started_at, state.soft_deadline, state.deadline) == (5.0, 85.0, 105.0)
     assert (state.limits.max_rounds, state.language, state.seq) == (3, "pt", 3)
-    assert [(note.kind, note.round) for note in made.notes] == [("started", None), ("round_started", 1)]
+    assert [(note.kind, note.turn) for note in made.notes] == [("started", None), ("turn_started", 1)]
     assert todo(state) == (AskModel(1, 0, False, 8192),)
     assert todo(State()) != ()
 
@@ -214,19 +214,20 @@ def test_a_message_begins_once_with_its_limits_and_deadlines() -> None:
 def test_each_round_is_told_with_its_calls_and_its_cost() -> None:
     play = Play([asks("look:1", "put"), says("done")])
     play.run()
-    told = [(note.kind, note.round, note.tool, note.call, note.ok) for note in play.notes]
+    told = [(note.kind, note.turn, note.round, note.tool, note.call, note.ok) for note in play.notes]
     assert told == [
-        ("started", None, None, None, None),
-        ("round_started", 1, None, None, None),
-        ("tool_started", 1, "look", 0, None),
-        ("tool_finished", 1, "look", 0, True),
-        ("tool_started", 1, "put", 1, None),
-        ("tool_finished", 1, "put", 1, True),
-        ("round_ended", 1, None, None, None),
-        ("round_started", 2, None, None, None),
-        ("ended", None, None, None, None),
+        ("started", None, None, None, None, None),
+        ("turn_started", 1, None, None, None, None),
+        ("tool_started", 1, 1, "look", 0, None),
+        ("tool_finished", 1, 1, "look", 0, True),
+        ("tool_started", 1, 1, "put", 1, None),
+        ("tool_finished", 1, 1, "put", 1, True),
+        ("turn_ended", 1, 1, None, None, None),
+        ("turn_started", 2, None, None, None, None),
+        ("turn_ended", 2, None, None, None, None),
+        ("ended", None, None, None, None, None),
     ]
-    spent = [note.spent for note in play.notes if note.kind == "round_ended"]
+    spent = [note.spent for note in play.notes if note.kind == "turn_ended"]
     assert spent[0] is not None
     assert (spent[0].tokens, spent[0].tool_calls) == (120, 2)
     assert [note.seconds for note in play.notes if note.kind == "tool_finished"] == [0.1, 0.1]
@@ -235,11 +236,13 @@ def test_each_round_is_told_with_its_calls_and_its_cost() -> None:
 def test_a_closing_turn_is_told_with_its_reason_and_a_retry_with_its_code_and_attempt() -> None:
     play = Play([DOWN, asks("look"), says("so far")], Limits(max_rounds=0))
     play.run()
-    told = [(note.kind, note.round, note.attempt, note.code) for note in play.notes]
+    told = [(note.kind, note.turn, note.round, note.attempt, note.code or note.closing) for note in play.notes]
     assert told == [
-        ("started", None, None, None),
-        ("round_started", 1, None, None),
-        ("retrying", 1, 1, "model_unreachable"),
-        ("round_started", 2, None, "round_limit"),
-        ("ended", None, None, None),
+        ("started", None, None, None, None),
+        ("turn_started", 1, None, None, None),
+        ("retrying", 1, None, 1, "model_unreachable"),
+        ("turn_ended", 1, None, None, None),
+        ("turn_started", 2, None, None, "round_limit"),
+        ("turn_ended", 2, None, None, None),
+        ("ended", None, None, None, None),
     ]

@@ -55,10 +55,10 @@ def test_a_delta_does_not_take_the_place_of_an_update_that_is_not_there_yet(url:
     async def story() -> list[str]:
         async with aioredis.Redis.from_url(url) as redis:
             publisher = await _on_an_empty_stream(redis)
-            publisher.delta(MESSAGE, 2, 1, 1, "of a turn whose update was not published")
+            publisher.delta(MESSAGE, 2, 1, 1, 0, "of a turn whose update was not published")
             await publisher.drain()
             publisher.publish(_update(2))
-            publisher.delta(MESSAGE, 2, 1, 1, "after it")
+            publisher.delta(MESSAGE, 2, 1, 1, 0, "after it")
             await publisher.drain()
             return await _places(redis)
 
@@ -71,7 +71,7 @@ def test_a_server_that_forgot_the_scripts_gets_updates_and_deltas_in_their_order
             publisher = await _on_an_empty_stream(redis)
             await redis.script_flush()
             publisher.publish(_update(2))
-            publisher.delta(MESSAGE, 2, 1, 1, "after it")
+            publisher.delta(MESSAGE, 2, 1, 1, 0, "after it")
             await publisher.drain()
             return await _places(redis)
 
@@ -83,7 +83,7 @@ def test_a_delta_begins_no_stream(url: str):
         async with aioredis.Redis.from_url(url) as redis:
             publisher = await _on_an_empty_stream(redis)
             await redis.flushall()
-            publisher.delta(MESSAGE, 1, 1, 1, "of a stream that is gone")
+            publisher.delta(MESSAGE, 1, 1, 1, 0, "of a stream that is gone")
             await publisher.drain()
             return await _places(redis)
 
@@ -120,7 +120,7 @@ def test_the_deltas_of_a_turn_go_when_what_follows_it_has_come(url: str):  # rul
             publisher = await _on_an_empty_stream(redis)
             for seq in (1, 2):
                 for text in ("a", "b"):
-                    publisher.delta(MESSAGE, seq, 1, 1, text)
+                    publisher.delta(MESSAGE, seq, 1, 1, 0, text)
                     await publisher.drain()
                 publisher.publish(_update(seq + 1))
                 await publisher.drain()

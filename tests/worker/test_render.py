@@ -1,19 +1,26 @@
 """From notes and states to JSON."""
 
 import json
+from typing import get_args
 
 import pytest
 from playing import Play, asks, says
 from worlds import WORLDS, World, explore
 
 from roundelay.messages import Submission, TextPart
-from roundelay.updates import Answer, Update
+from roundelay.names import UpdateKind
+from roundelay.updates import UPDATE_MODELS, Answer, KnownUpdate, Update
 from roundelay_worker.delivery import render
 from roundelay_worker.loop.effects import Note
 from roundelay_worker.loop.history import Call, Exchange, Result, Turn
 from roundelay_worker.loop.state import Ended, Failure, Limits, Spent, State
 from roundelay_worker.store.codec import dumps
 
+DURABLE = set(get_args(UpdateKind)) - {"text_delta", "text_reset", "tool_progress"}
+ROUNDS = (WORLDS[3], WORLDS[4])
+ANSWER = {
+    "message_id": "m", "conversation_id": "c", "status": "answered", "text": "hi", "finished_at": "2026-01-01T00:00:00Z"
+}  # fmt: skip
 SUBMISSION = Submission(message_id="m", conversation_id="c", content=(TextPart(text="hi"),), metadata={"a": [1]})
 
 
@@ -75,7 +82,7 @@ def test_updates_have_no_arguments_results_or_texts_but_what_is_to_be_told():
     play = Play(replies, Limits(max_rounds=1), tool=lambda call: Result("secret result", is_error=call.name == "put"))
     play.run()
 
-    bodies = [render.update_body(note, n, 1.0, "m") for n, note in enumerate(play.notes, 1)]
+    bodies = [render.update_body(note, n, 1.0, "m", ANSWER) for n, note in enumerate(play.notes, 1)]
 
     assert "secret" not in "".join(bodies)
     updates = [Update.model_validate_json(body) for body in bodies]
@@ -84,14 +91,43 @@ def test_updates_have_no_arguments_results_or_texts_but_what_is_to_be_told():
         ("look", 0, True, 0.1), ("put", 1, False, 0.1)
     ]  # fmt: skip
     assert [(u.code, u.delay, u.attempt) for u in updates if u.kind == "retrying"] == [("model_unreachable", 0.5, 1)]
-    assert [u.usage is not None for u in updates] == [u.kind == "round_ended" for u in updates]
+    assert [u.usage.model_calls for u in updates if u.kind == "turn_ended"] == [1, 3, 4]
 
 
-def test_an_answer_stands_in_the_update_of_the_end_only():
-    answer = {"v": 1}
-    for kind in ("ended", "round_ended"):
-        body = json.loads(render.update_body(Note(kind), 1, 1.0, "m", answer))
-        assert ("answer" in body) == (kind == "ended")
+def test_the_models_are_those_of_the_kinds():
+    assert UPDATE_MODELS.keys() == set(get_args(UpdateKind))
+    assert set(UPDATE_MODELS.values()) == set(get_args(KnownUpdate))
+
+
+@pytest.mark.parametrize("world", ROUNDS, ids=lambda world: world.name)
+def test_every_note_is_told_whole_by_the_model_of_its_kind(world: World):
+    notes = {note for _, _, made in explore(world).moves for note in made.notes}
+    assert {note.kind for note in notes} | {"retrying"} == DURABLE - {"accepted", "gap"}
+    for note in notes - {Note("ended")}:
+        update = Update.model_validate_json(render.update_body(note, 1, 1.0, "m"))
+        told = render.told(note)
+
+        assert type(update) is UPDATE_MODELS[note.kind]
+        assert told.keys() <= type(update).model_fields.keys(), "a field that the model lacks would vanish"
+        assert update.model_dump(include=told.keys()) == told
+        assert (update.v, update.seq, update.message_id) == (1, 1, "m")
+
+
+@pytest.mark.parametrize("world", ROUNDS, ids=lambda world: world.name)
+def test_rounds_of_updates_are_the_rounds_of_the_answer_and_turns_have_numbers_of_their_own(world: World):
+    for state, _, made in explore(world).moves:
+        for note in made.notes:
+            assert note.round in {None, state.rounds + 1}
+            assert note.kind != "turn_ended" or note.round is None or made.state.rounds == note.round
+            assert note.turn is None or state.round <= note.turn <= made.state.round
+            assert note.round is None or note.kind in {"tool_started", "tool_finished", "turn_ended"}
+
+
+def test_the_update_of_the_end_has_the_answer_to_the_letter():
+    told = json.loads(render.update_body(Note("ended"), 1, 1.0, "m", {"v": 1, "error": None, "metadata": {"a": None}}))
+
+    assert told["answer"] == {"v": 1, "error": None, "metadata": {"a": None}}
+    assert told["at"] == "1970-01-01T00:00:01Z"
 
 
 def test_a_made_up_name_is_told_no_longer_than_a_declared_one_may_be():
@@ -100,7 +136,8 @@ def test_a_made_up_name_is_told_no_longer_than_a_declared_one_may_be():
     state = State(stage=Ended("cancelled", "stopped", 10.0), sequence=(Exchange(turn, results),))
 
     told = render.answer(state, SUBMISSION)
-    update = json.loads(render.update_body(Note("tool_started", tool="n" * 100_000), 1, 0.0, "m"))
+    started = Note("tool_started", turn=1, round=1, tool="n" * 100_000, call=0)
+    update = json.loads(render.update_body(started, 1, 0.0, "m"))
 
     assert (told["undone"][0]["name"], told["uncertain"][0]["name"]) == ("n" * 64, "m" * 64)
     assert update["tool"] == "n" * 64

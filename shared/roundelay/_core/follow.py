@@ -22,7 +22,7 @@ from roundelay._core.operations import Command, Emit, Program, Signal, WaitFor, 
 from roundelay._core.redis_commands import Entry, Snapshot, StreamId
 from roundelay._core.shared_reader import Clock, Pause, SharedReader, pauses
 from roundelay.errors import RoundelayError, Unreachable
-from roundelay.updates import Answer, Update
+from roundelay.updates import Answer, Ended, Gap, Update
 
 BUFFER: Final = 256
 BLOCK_SECONDS: Final = 2.0
@@ -205,10 +205,10 @@ class Tracker:
             yield self._gap(last_seq - 1, answer.finished_at)
         yield self.end(answer, last_seq if last_seq > self.seq else None)
 
-    def end(self, answer: Answer, seq: int | None) -> Update:
+    def end(self, answer: Answer, seq: int | None) -> Ended:
         """Return ``ended``, under its number where that is known."""
         self.ended = True
-        return Update(kind="ended", at=answer.finished_at, message_id=self.message_id, seq=seq, answer=answer)
+        return Ended(at=answer.finished_at, message_id=self.message_id, seq=seq, answer=answer)
 
     def _next(self, entry_id: StreamId, text: bytes) -> Iterator[Update]:
         seq, position = entry_id
@@ -224,9 +224,9 @@ class Tracker:
         self.ended = update.kind == "ended"
         yield update
 
-    def _gap(self, last: int, at: datetime) -> Update:
+    def _gap(self, last: int, at: datetime) -> Gap:
         first, self.seq = self.seq + 1, last
-        return Update(kind="gap", at=at, message_id=self.message_id, missing=(first, last))
+        return Gap(at=at, message_id=self.message_id, missing=(first, last))
 
 
 def _parse(text: bytes) -> Update | None:

@@ -17,8 +17,11 @@ class Terminal(StringIO):
         return True
 
 
+ANSWER = Answer(message_id="m", conversation_id="c", status="answered", text="Done.", finished_at=BEGAN)
+
+
 def update(kind: str, at: float = 0.0, **more: Any) -> Update:
-    return Update(kind=kind, at=BEGAN + timedelta(seconds=at), message_id="m", **more)
+    return Update.model_validate({"kind": kind, "at": BEGAN + timedelta(seconds=at), "message_id": "m", **more})
 
 
 def numbered(*updates: Update) -> list[Update]:
@@ -28,15 +31,15 @@ def numbered(*updates: Update) -> list[Update]:
 TWO_ROUNDS = numbered(
     update("accepted"),
     update("started", 0.5),
-    update("round_started", 0.5, round=1, attempt=1),
-    update("retrying", 1.0, round=1, attempt=1, code="rate_limited", delay=1.0),
-    update("round_started", 2.0, round=1, attempt=2),
-    update("tool_started", 3.0, round=1, call=0, tool="search"),
-    update("tool_finished", 5.0, round=1, call=0, tool="search", ok=True, seconds=2.0),
-    update("tool_finished", 5.0, round=1, call=1, tool="calculator", ok=False, seconds=1.0),
-    update("round_ended", 5.0, round=1, usage=Usage(input_tokens=10, output_tokens=5)),
-    update("round_started", 5.0, round=2, attempt=1),
-    update("ended", 6.0),
+    update("turn_started", 0.5, turn=1, attempt=1),
+    update("retrying", 1.0, turn=1, attempt=1, code="rate_limited", delay=1.0),
+    update("tool_started", 3.0, turn=1, round=1, call=0, tool="search"),
+    update("tool_finished", 5.0, turn=1, round=1, call=0, tool="search", ok=True, seconds=2.0),
+    update("tool_finished", 5.0, turn=1, round=1, call=1, tool="calculator", ok=False, seconds=1.0),
+    update("turn_ended", 5.0, turn=1, round=1, usage=Usage(input_tokens=10, output_tokens=5)),
+    update("turn_started", 5.0, turn=2, attempt=1),
+    update("turn_ended", 6.0, turn=2, usage=Usage(input_tokens=30, output_tokens=9)),
+    update("ended", 6.0, answer=ANSWER),
 )
 
 
@@ -46,16 +49,16 @@ def test_the_timeline_has_the_wait_each_turn_and_each_call_with_its_time():
         Span("turn", "turn 1", 0.5, 3.0, "again after rate_limited, 10 + 5 tokens so far"),
         Span("call", "  search", 3.0, 5.0),
         Span("call", "  calculator", 4.0, 5.0, "failed"),
-        Span("turn", "turn 2", 5.0, 6.0),
+        Span("turn", "turn 2", 5.0, 6.0, "30 + 9 tokens so far"),
     ]
 
 
 def test_a_turn_of_which_nothing_ran_ends_where_the_next_is_asked_for():
     at_the_cap = numbered(
         update("accepted"),
-        update("round_started", 1.0, round=6, attempt=1),
-        update("round_started", 3.0, round=7, code="round_limit"),
-        update("ended", 4.0),
+        update("turn_started", 1.0, turn=6, attempt=1),
+        update("turn_started", 3.0, turn=7, closing="round_limit"),
+        update("ended", 4.0, answer=ANSWER),
     )
 
     assert spans(at_the_cap)[1:] == [
@@ -68,8 +71,8 @@ def test_progress_calls_the_closing_turn_by_what_it_closes_and_not_a_round():
     stream = StringIO()
     progress = Progress(stream, clock=lambda: 0.0)
 
-    progress.show(update("round_started", round=12, code="round_limit"))
-    progress.show(update("retrying", round=12, attempt=1, code="empty_reply", delay=0.0))
+    progress.show(update("turn_started", turn=12, closing="round_limit"))
+    progress.show(update("retrying", turn=12, attempt=1, code="empty_reply", delay=0.0))
 
     assert stream.getvalue().splitlines() == [
         "[  0.0 s] closing (round limit): asking the model",
@@ -78,13 +81,13 @@ def test_progress_calls_the_closing_turn_by_what_it_closes_and_not_a_round():
 
 
 def test_updates_out_of_order_and_provisional_ones_change_nothing():
-    delta = update("text_delta", 2.5, round=1, text="Hel")
+    delta = update("text_delta", 2.5, turn=1, text="Hel", offset=0)
 
     assert spans([delta, *reversed(TWO_ROUNDS)]) == spans(TWO_ROUNDS)
 
 
 def test_what_still_runs_has_no_end():
-    found = spans(TWO_ROUNDS[:6])
+    found = spans(TWO_ROUNDS[:5])
 
     assert found[-1] == Span("call", "  search", 3.0, None)
     assert "running" in list(drawn(found, now=10.0))[-1]
@@ -126,35 +129,34 @@ def test_progress_elsewhere_than_on_a_terminal_is_one_line_a_step():
     stream = StringIO()
     progress = Progress(stream, clock=lambda: 0.0)
 
-    for one in (*TWO_ROUNDS[:8], update("text_delta", text="x", round=1)):
+    for one in (*TWO_ROUNDS[:7], update("text_delta", text="x", offset=0, turn=1)):
         progress.show(one)
 
     assert stream.getvalue().splitlines() == [
         "[  0.0 s] accepted",
-        "[  0.0 s] round 1: asking the model",
-        "[  0.0 s] round 1: rate_limited; asking again in 1 s",
-        "[  0.0 s] round 1: asking the model (attempt 2)",
-        "[  0.0 s] round 1: running search",
-        "[  0.0 s] round 1: search done after 2.0 s",
-        "[  0.0 s] round 1: calculator failed after 1.0 s",
+        "[  0.0 s] turn 1: asking the model",
+        "[  0.0 s] turn 1: rate_limited; asking again in 1 s",
+        "[  0.0 s] turn 1: running search",
+        "[  0.0 s] turn 1: search done after 2.0 s",
+        "[  0.0 s] turn 1: calculator failed after 1.0 s",
     ]
 
 
-def test_progress_of_a_tool_whose_name_is_not_known_names_none():
+def test_a_tools_own_word_is_shown_behind_its_name():
     stream = StringIO()
 
-    Progress(stream, clock=lambda: 0.0).show(update("tool_progress", round=1, text="halfway"))
+    Progress(stream, clock=lambda: 0.0).show(update("tool_progress", turn=1, call=0, tool="search", text="halfway"))
 
-    assert stream.getvalue() == "[  0.0 s] round 1: a tool: halfway\n"
+    assert stream.getvalue() == "[  0.0 s] turn 1: search: halfway\n"
 
 
 def test_progress_on_a_terminal_rewrites_one_line_and_takes_it_away():
     stream = Terminal()
     progress = Progress(stream, clock=lambda: 0.0)
     for one in (
-        update("tool_started", round=2, call=0, tool="search"),
-        update("tool_started", round=2, call=1, tool="calculator"),
-        update("tool_finished", round=2, call=0, tool="search", ok=True),
+        update("tool_started", turn=2, round=2, call=0, tool="search"),
+        update("tool_started", turn=2, round=2, call=1, tool="calculator"),
+        update("tool_finished", turn=2, round=2, call=0, tool="search", ok=True),
     ):
         progress.show(one)
     progress.close()

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from roundelay import Answer, AnswerTimeout, Client, Job
 from roundelay.names import SOFT_STOPS
+from roundelay.updates import Ended
 from roundelay_worker.cli.parser import Options
 from roundelay_worker.cli.progress import Progress
 
@@ -38,7 +39,7 @@ def await_answer(job: Job, progress: Progress, timeout: float | None) -> Answer:
     """Show the progress of a message up to its end and return its answer; raise AnswerTimeout."""
     for update in job.follow(timeout=timeout):
         progress.show(update)
-        if update.answer is not None:
+        if isinstance(update, Ended):
             return update.answer
     return job.wait(timeout)
 

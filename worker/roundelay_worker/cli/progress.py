@@ -4,7 +4,17 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
-from roundelay import Update
+from roundelay.updates import (
+    Accepted,
+    Gap,
+    Retrying,
+    TextDelta,
+    ToolFinished,
+    ToolProgress,
+    ToolStarted,
+    TurnStarted,
+    Update,
+)
 
 _WIDTH = 78
 
@@ -18,7 +28,7 @@ class Progress:
         self._clock = clock
         self._began = clock()
         self._running: dict[int, str] = {}
-        self._turn = "round 1"
+        self._turn = "turn 1"
 
     def show(self, update: Update) -> None:
         """Take in an update and show it, if there is something to see."""
@@ -42,25 +52,25 @@ class Progress:
         self._stream.flush()
 
     def _line(self, update: Update) -> str:
-        match update.kind:
-            case "accepted":
+        match update:
+            case Accepted():
                 return "accepted, an earlier message of the conversation goes first" if update.after else "accepted"
-            case "round_started":
+            case TurnStarted():
                 self._turn, self._running = _turn(update), {}
-                return f"{self._turn}: asking the model{_again(update.attempt)}"
-            case "text_delta":
+                return f"{self._turn}: asking the model"
+            case TextDelta():
                 return f"{self._turn}: the model is writing" if self._live else ""
-            case "tool_started":
-                self._running[update.call or 0] = update.tool or "a tool"
+            case ToolStarted():
+                self._running[update.call] = update.tool
                 return self._tools()
-            case "tool_finished":
-                self._running.pop(update.call or 0, None)
+            case ToolFinished():
+                self._running.pop(update.call, None)
                 return self._finished(update)
-            case "tool_progress":
-                return f"{self._turn}: {update.tool or 'a tool'}: {update.text}"
-            case "retrying":
-                return f"{self._turn}: {update.code}; asking again in {update.delay or 0:.0f} s"
-            case "gap":
+            case ToolProgress():
+                return f"{self._turn}: {update.tool}: {update.text}"
+            case Retrying():
+                return f"{self._turn}: {update.code}; asking again in {update.delay:.0f} s"
+            case Gap():
                 return "some progress notes were lost"
             case _:
                 return ""
@@ -68,7 +78,7 @@ class Progress:
     def _tools(self) -> str:
         return f"{self._turn}: running {', '.join(self._running.values())}"
 
-    def _finished(self, update: Update) -> str:
+    def _finished(self, update: ToolFinished) -> str:
         if self._live and self._running:
             return self._tools()
         how = "done" if update.ok else "failed"
@@ -76,10 +86,6 @@ class Progress:
         return f"{self._turn}: {update.tool} {how}{took}"
 
 
-def _turn(update: Update) -> str:
-    """Return what a turn is called: the closing one is no round."""
-    return f"closing ({update.code.replace('_', ' ')})" if update.code else f"round {update.round or 1}"
-
-
-def _again(attempt: int | None) -> str:
-    return f" (attempt {attempt})" if attempt and attempt > 1 else ""
+def _turn(update: TurnStarted) -> str:
+    """Return what a turn is called: the closing one by what it closes."""
+    return f"closing ({update.closing.replace('_', ' ')})" if update.closing else f"turn {update.turn}"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import pairwise
 
-from roundelay import Update
+from roundelay.updates import Ended, Retrying, Started, ToolFinished, ToolStarted, TurnEnded, TurnStarted, Update
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Span:
 
 
 @dataclass(slots=True)
-class _Round:
+class _Turn:
     number: int
     asked_at: datetime | None = None
     replied_at: datetime | None = None
@@ -37,60 +37,61 @@ def spans(updates: Iterable[Update]) -> list[Span]:
     if not ordered:
         return []
     origin = ordered[0].at
-    started = next((update.at for update in ordered if update.kind == "started"), None)
+    started = next((update.at for update in ordered if isinstance(update, Started)), None)
     waiting = Span("wait", "waiting", 0.0, _since(started, origin))
-    return [waiting, *(span for round_ in _rounds(ordered) for span in _spans_of(round_, origin))]
+    return [waiting, *(span for turn in _turns(ordered) for span in _spans_of(turn, origin))]
 
 
-def _rounds(updates: list[Update]) -> list[_Round]:
-    rounds: dict[int, _Round] = {}
+def _turns(updates: list[Update]) -> list[_Turn]:
+    turns: dict[int, _Turn] = {}
     for update in updates:
-        if update.round is not None:
-            _note(rounds.setdefault(update.round, _Round(update.round)), update)
-    in_order = sorted(rounds.values(), key=lambda round_: round_.number)
-    for round_, following in pairwise(in_order):
-        # A turn that nothing followed from, as the one at the cap, ends where the next is asked for.
-        round_.replied_at = round_.replied_at or following.asked_at
-    if updates[-1].kind == "ended" and in_order:
+        if update.turn is not None:
+            _note(turns.setdefault(update.turn, _Turn(update.turn)), update)
+    in_order = sorted(turns.values(), key=lambda turn: turn.number)
+    for turn, following in pairwise(in_order):
+        # A turn of which no end is told, as one that was cut off, ends where the next is asked for.
+        turn.replied_at = turn.replied_at or following.asked_at
+    if isinstance(updates[-1], Ended) and in_order:
         in_order[-1].replied_at = in_order[-1].replied_at or updates[-1].at
     return in_order
 
 
-def _note(round_: _Round, update: Update) -> None:
-    match update.kind:
-        case "round_started":
-            round_.asked_at = round_.asked_at or update.at
-            round_.closes = update.code or ""
-        case "retrying":
-            round_.attempts.append(update.code or "failed")
-        case "tool_started":
-            round_.replied_at = min(round_.replied_at or update.at, update.at)
-            round_.calls[update.call or 0] = (update.tool or "a tool", update.at, None, None)
-        case "tool_finished":
-            _finish(round_, update)
-        case "round_ended":
-            round_.replied_at = round_.replied_at or update.at
-            usage = update.usage
-            round_.tokens = f"{usage.input_tokens} + {usage.output_tokens} tokens so far" if usage else ""
+def _note(turn: _Turn, update: Update) -> None:
+    match update:
+        case TurnStarted():
+            turn.asked_at = turn.asked_at or update.at
+            turn.closes = update.closing or ""
+        case Retrying():
+            turn.attempts.append(update.code)
+        case ToolStarted():
+            turn.replied_at = min(turn.replied_at or update.at, update.at)
+            turn.calls[update.call] = (update.tool, update.at, None, None)
+        case ToolFinished():
+            _finish(turn, update)
+        case TurnEnded():
+            turn.replied_at = turn.replied_at or update.at
+            turn.tokens = f"{update.usage.input_tokens} + {update.usage.output_tokens} tokens so far"
+        case _:
+            pass
 
 
-def _finish(round_: _Round, update: Update) -> None:
+def _finish(turn: _Turn, update: ToolFinished) -> None:
     """A quick call is told of after it ended, both at once: its seconds say when it began."""
     began = update.at - timedelta(seconds=update.seconds or 0)
-    known = round_.calls.get(update.call or 0)
+    known = turn.calls.get(update.call)
     start = min(began, known[1]) if known else began
-    round_.calls[update.call or 0] = (update.tool or "a tool", start, update.at, update.ok)
-    round_.replied_at = min(round_.replied_at or start, start)
+    turn.calls[update.call] = (update.tool, start, update.at, update.ok)
+    turn.replied_at = min(turn.replied_at or start, start)
 
 
-def _spans_of(round_: _Round, origin: datetime) -> Iterator[Span]:
-    if round_.asked_at is not None:
-        said = (round_.closes.replace("_", " "), *(f"again after {code}" for code in round_.attempts), round_.tokens)
+def _spans_of(turn: _Turn, origin: datetime) -> Iterator[Span]:
+    if turn.asked_at is not None:
+        said = (turn.closes.replace("_", " "), *(f"again after {code}" for code in turn.attempts), turn.tokens)
         note = ", ".join(filter(None, said))
-        start = _since(round_.asked_at, origin) or 0.0
-        name = "closing turn" if round_.closes else f"turn {round_.number}"
-        yield Span("turn", name, start, _since(round_.replied_at, origin), note)
-    for _, (name, began, ended, is_ok) in sorted(round_.calls.items()):
+        start = _since(turn.asked_at, origin) or 0.0
+        name = "closing turn" if turn.closes else f"turn {turn.number}"
+        yield Span("turn", name, start, _since(turn.replied_at, origin), note)
+    for _, (name, began, ended, is_ok) in sorted(turn.calls.items()):
         note = "failed" if is_ok is False else ""
         yield Span("call", f"  {name}", _since(began, origin) or 0.0, _since(ended, origin), note)
 

@@ -17,7 +17,9 @@ import redis.asyncio as aioredis
 from redis.exceptions import NoScriptError, RedisError
 
 from roundelay.names import answer_key, cancels_key, state_key, updates_key
-from roundelay_worker.delivery.render import provisional_body
+from roundelay.updates import TextDelta, TextReset, ToolProgress, Update
+from roundelay_worker.delivery.render import moment
+from roundelay_worker.loop.surrogates import readable
 from roundelay_worker.store.errors import StoreUnavailable
 from roundelay_worker.store.records import Publication
 
@@ -41,7 +43,7 @@ _KEPT_WHILE_LIVE: Final = 30 * 86_400
 
 PUBLISH: Final = """
 local stream, state, answer, cancels = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local ttl, id, status, round, worker, after = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
+local ttl, id, status, turn, worker, after = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
 local final, first, count = ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9])
 local live_ttl, conversation, idempotency = ARGV[11], ARGV[12], ARGV[15]
 local last = redis.call('XREVRANGE', stream, '+', '-', 'COUNT', 1)
@@ -61,7 +63,7 @@ for i = 1, count do
 end
 local newest = first + count - 1
 if newest >= have then
-  redis.call('HSET', state, 'status', status, 'round', round, 'worker', worker, 'after', after,
+  redis.call('HSET', state, 'status', status, 'turn', turn, 'worker', worker, 'after', after,
              'seq', newest, 'trim', have)
 end
 if conversation ~= '' then
@@ -108,7 +110,7 @@ class Publishing:
     first: int
     updates: tuple[str, ...]
     status: str
-    round: int = 0
+    turn: int = 0
     worker: str = ""
     after: str = ""
     answer: str = ""
@@ -119,15 +121,43 @@ class Publishing:
 
 
 @dataclass(slots=True)
-class _Delta:
+class _Text:
+    """A piece of a turn's text, ``offset`` characters in; neighbours are joined."""
+
     message_id: str
     seq: int
-    round: int
+    turn: int
     attempt: int
-    kind: str
+    offset: int
     pieces: list[str]
-    tool: str | None = None
-    call: int | None = None
+
+    def continues(self, message_id: str, turn: int, attempt: int) -> bool:
+        """Return whether the next piece of that attempt's text belongs to this one."""
+        return (self.message_id, self.turn, self.attempt) == (message_id, turn, attempt)
+
+    def update(self, at: float) -> Update:
+        """Return what readers are told."""
+        return TextDelta(
+            at=moment(at),
+            message_id=self.message_id,
+            turn=self.turn,
+            attempt=self.attempt,
+            text=readable("".join(self.pieces)),
+            offset=self.offset,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Provisional:
+    """An update without a number of its own, behind number ``seq``."""
+
+    seq: int
+    update: TextReset | ToolProgress
+
+    @property
+    def message_id(self) -> str:
+        """The message that it tells of."""
+        return self.update.message_id
 
 
 def publishing(publication: Publication) -> Publishing:
@@ -137,7 +167,7 @@ def publishing(publication: Publication) -> Publishing:
         first=publication.first_seq,
         updates=tuple(body for _, body in publication.updates),
         status=publication.status,
-        round=publication.round,
+        turn=publication.round,
         after=publication.after or "",
         answer=publication.answer or "",
         user_id=publication.user_id,
@@ -178,7 +208,7 @@ class Publisher:
         self._ttl = int(ttl)
         self._fetch = fetch
         self._mark = mark
-        self._queue: list[Publishing | _Delta] = []
+        self._queue: list[Publishing | _Text | _Provisional] = []
         self._published: dict[str, int] = {}
         self._to_note: dict[str, int] = {}
         self._complained = -_COMPLAIN_EVERY
@@ -194,29 +224,18 @@ class Publisher:
         self._queue.append(publishing)
         self._wake.set()
 
-    def delta(self, message_id: str, seq: int, round_number: int, attempt: int, text: str) -> None:
-        """Queue a piece of text of a turn that is not saved; neighbours are joined."""
+    def delta(self, message_id: str, seq: int, turn: int, attempt: int, offset: int, text: str) -> None:
+        """Queue a piece of text of a turn that is not saved."""
         last = self._queue[-1] if self._queue else None
-        if isinstance(last, _Delta) and (last.message_id, last.attempt, last.kind) == (
-            message_id,
-            attempt,
-            "text_delta",
-        ):
+        if isinstance(last, _Text) and last.continues(message_id, turn, attempt):
             last.pieces.append(text)
             return
-        self._queue.append(_Delta(message_id, seq, round_number, attempt, "text_delta", [text]))
+        self._queue.append(_Text(message_id, seq, turn, attempt, offset, [text]))
         self._wake.set()
 
-    def progress(
-        self, message_id: str, seq: int, round_number: int, attempt: int, text: str, tool: str, call: int
-    ) -> None:
-        """Queue a tool's own word on how far its call is."""
-        self._queue.append(_Delta(message_id, seq, round_number, attempt, "tool_progress", [text], tool, call))
-        self._wake.set()
-
-    def reset(self, message_id: str, seq: int, round_number: int, attempt: int) -> None:
-        """Queue the news that text shown so far of this turn is void."""
-        self._queue.append(_Delta(message_id, seq, round_number, attempt, "text_reset", []))
+    def tell(self, seq: int, update: TextReset | ToolProgress) -> None:
+        """Queue that the text of a turn begins anew, or a tool's own word on how far its call is."""
+        self._queue.append(_Provisional(seq, update))
         self._wake.set()
 
     async def run(self) -> None:
@@ -248,10 +267,10 @@ class Publisher:
         except TimeoutError:
             return
         self._wake.clear()
-        if all(isinstance(item, _Delta) for item in self._queue):
+        if not any(isinstance(item, Publishing) for item in self._queue):
             await asyncio.sleep(_DELTA_EVERY)
 
-    async def _send(self, batch: list[Publishing | _Delta]) -> None:
+    async def _send(self, batch: list[Publishing | _Text | _Provisional]) -> None:
         try:
             replies = await self._pipe(batch)
         except (RedisError, OSError) as exc:
@@ -272,7 +291,7 @@ class Publisher:
             if isinstance(item, Publishing):
                 await self._landed(item, reply)
 
-    async def _pipe(self, batch: list[Publishing | _Delta]) -> list[Any]:
+    async def _pipe(self, batch: list[Publishing | _Text | _Provisional]) -> list[Any]:
         replies = await self._execute(batch)
         lost = [i for i, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
         if lost:
@@ -282,7 +301,7 @@ class Publisher:
                 replies[i] = reply
         return replies
 
-    async def _execute(self, batch: list[Publishing | _Delta]) -> list[Any]:
+    async def _execute(self, batch: list[Publishing | _Text | _Provisional]) -> list[Any]:
         pipe = self._redis.pipeline(transaction=False)
         for item in batch:
             if isinstance(item, Publishing):
@@ -292,17 +311,15 @@ class Publisher:
                 self._add(pipe, item)
         return list(await pipe.execute(raise_on_error=False))
 
-    def _add(self, pipe: Any, delta: _Delta) -> None:
-        text = "".join(delta.pieces) if delta.pieces else None
-        told = {"round": delta.round, "attempt": delta.attempt, "text": text, "tool": delta.tool, "call": delta.call}
-        body = provisional_body(delta.kind, self._now(), delta.message_id, told)
-        key = updates_key(self._prefix, delta.message_id)
-        pipe.evalsha(self._adding.sha, 1, key, delta.seq, _MOST_ENTRIES, body)
+    def _add(self, pipe: Any, item: _Text | _Provisional) -> None:
+        update = item.update(self._now()) if isinstance(item, _Text) else item.update
+        key = updates_key(self._prefix, update.message_id)
+        pipe.evalsha(self._adding.sha, 1, key, item.seq, _MOST_ENTRIES, update.to_json())
 
     def _arguments(self, item: Publishing) -> tuple[list[str], list[Any]]:
         prefix, message_id = self._prefix, item.message_id
         keys = [updates_key(prefix, message_id), state_key(prefix, message_id), answer_key(prefix, message_id)]
-        fields = [self._ttl, message_id, item.status, item.round, item.worker, item.after, item.answer]
+        fields = [self._ttl, message_id, item.status, item.turn, item.worker, item.after, item.answer]
         bounds = [item.first, len(item.updates), _MOST_ENTRIES, max(self._ttl, _KEPT_WHILE_LIVE)]
         identity = [item.conversation_id, item.user_id, f"{item.submitted_at:.6f}", item.idempotency]
         return [*keys, cancels_key(prefix)], [*fields, *bounds, *identity, *item.updates]

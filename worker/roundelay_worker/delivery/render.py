@@ -1,14 +1,17 @@
 """From the loop's notes to the JSON that readers get."""
 
 import json
+from dataclasses import fields as dataclass_fields
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from roundelay import updates
 from roundelay.messages import Submission
 from roundelay_worker.loop.effects import Note
 from roundelay_worker.loop.history import Call
 from roundelay_worker.loop.state import Ended, Spent, State
 from roundelay_worker.loop.summary import calls_with
+from roundelay_worker.loop.surrogates import readable
 from roundelay_worker.store.codec import dumps
 
 LONGEST_NAME: Final = 64
@@ -17,28 +20,40 @@ LONGEST_NAME: Final = 64
 
 def timestamp(seconds: float) -> str:
     """Return seconds since the epoch as ISO 8601 in UTC."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return moment(seconds).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def update_body(note: Note, seq: int, at: float, message_id: str, answer: dict[str, Any] | None = None) -> str:
-    """Return a durable update as JSON."""
-    body: dict[str, Any] = {"v": 1, "kind": note.kind, "at": timestamp(at), "message_id": message_id, "seq": seq}
-    for name in ("round", "attempt", "tool", "call", "ok", "seconds", "code", "delay"):
-        value = getattr(note, name)
-        if value is not None:
-            body[name] = value[:LONGEST_NAME] if name == "tool" else value
-    if note.spent is not None:
-        body["usage"] = usage(note.spent)
-    if answer is not None and note.kind == "ended":
-        body["answer"] = answer
-    return dumps(body)
+    """Return a durable update as JSON; the note of the end needs the answer."""
+    place: dict[str, Any] = {"at": moment(at), "message_id": message_id, "seq": seq}
+    if note.kind == "ended":
+        # The answer is JSON already: read again, a deep argument of the model's could fail here, and the end with it.
+        frame = updates.Ended.model_construct(**place).model_dump(mode="json", exclude_none=True)
+        return dumps(frame | {"answer": answer})
+    return updates.UPDATE_MODELS[note.kind].model_validate(place | told(note)).to_json()
 
 
-def provisional_body(kind: str, at: float, message_id: str, told: dict[str, Any]) -> bytes:
-    """Return an update that has no number of its own; what is None in ``told`` is left out."""
-    body = {"v": 1, "kind": kind, "at": timestamp(at), "message_id": message_id}
-    body |= {name: value for name, value in told.items() if value is not None}
-    return dumps(body).encode()
+def told(note: Note) -> dict[str, Any]:
+    """Return what a note tells, in the words of its update."""
+    fields = {name: value for name in _NOTED if (value := getattr(note, name)) is not None}
+    if "tool" in fields:
+        fields["tool"] = tool_name(fields["tool"])
+    if "spent" in fields:
+        fields["usage"] = usage(fields.pop("spent"))
+    return fields
+
+
+_NOTED: Final = tuple(field.name for field in dataclass_fields(Note) if field.name != "kind")
+
+
+def tool_name(name: str) -> str:
+    """Return a tool's name as readers are told it."""
+    return readable(name[:LONGEST_NAME])
+
+
+def moment(seconds: float) -> datetime:
+    """Return seconds since the epoch as a time in UTC."""
+    return datetime.fromtimestamp(seconds, UTC)
 
 
 def usage(spent: Spent) -> dict[str, int]:

@@ -8,13 +8,16 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from roundelay.updates import TextReset, ToolProgress
 from roundelay_worker.delivery.publisher import Publisher
+from roundelay_worker.delivery.render import moment, tool_name
 from roundelay_worker.engine.call_ids import CallId
 from roundelay_worker.engine.session import Session, Setup
 from roundelay_worker.loop.effects import AskModel
 from roundelay_worker.loop.events import CallFinished, CallVerified, TurnArrived, TurnFailed
 from roundelay_worker.loop.moves import settled_error
 from roundelay_worker.loop.state import CallPlan, Failure, Running
+from roundelay_worker.loop.surrogates import readable
 from roundelay_worker.process.clock import Clock
 from roundelay_worker.providers.base import ModelFailure, ModelRequest, Patience
 from roundelay_worker.tools.context import ToolContext
@@ -98,12 +101,19 @@ class Performer:
     def _on_text(self, session: Session, wanted: AskModel) -> Callable[[str], None]:
         seq, message_id = session.state.seq, session.message_id
         if wanted.attempt > 1:
-            self._publisher.reset(message_id, seq, wanted.round, wanted.attempt)
+            self._publisher.tell(seq, self._reset(message_id, wanted))
+        shown = 0
 
         def publish(text: str) -> None:
-            self._publisher.delta(message_id, seq, wanted.round, wanted.attempt, text)
+            nonlocal shown
+            self._publisher.delta(message_id, seq, wanted.round, wanted.attempt, shown, text)
+            shown += len(text)
 
         return publish
+
+    def _reset(self, message_id: str, wanted: AskModel) -> TextReset:
+        now = moment(self._clock.now())
+        return TextReset(at=now, message_id=message_id, turn=wanted.round, attempt=wanted.attempt)
 
     def _failed(self, session: Session, wanted: AskModel, failure: Failure) -> TurnFailed:
         session.step_deadline = None
@@ -160,16 +170,25 @@ class Performer:
         left = session.state.soft_deadline - self._clock.now()
         return max(min(own or self._bounds.tool, left), 0.001)
 
-    def _context(self, session: Session, setup: Setup, round_number: int, position: int, limit: float) -> ToolContext:
+    def _context(self, session: Session, setup: Setup, turn: int, position: int, limit: float) -> ToolContext:
         message_id, tool = session.message_id, _running(session).turn.calls[position].name
-        call_id = str(CallId(message_id, round_number, position))
-        attempt = session.fence.attempt or 1
+        call_id = str(CallId(message_id, turn, position))
+        attempt, round_number = session.fence.attempt or 1, session.state.rounds + 1
         loop = asyncio.get_running_loop()
 
         def tell(text: str) -> None:
             # Behind what is saved by now: calls side by side save while this one goes on.
-            seq = session.saved.seq
-            self._publisher.progress(message_id, seq, round_number, attempt, text, tool, position)
+            told = ToolProgress(
+                at=moment(self._clock.now()),
+                message_id=message_id,
+                turn=turn,
+                round=round_number,
+                attempt=attempt,
+                tool=tool_name(tool),
+                call=position,
+                text=readable(text),
+            )
+            self._publisher.tell(session.saved.seq, told)
 
         def show(text: str) -> None:  # called from the tool's own thread
             loop.call_soon_threadsafe(tell, text)

@@ -112,7 +112,7 @@ class Saver:
                 first=first,
                 updates=bodies,
                 status=status,
-                round=session.state.round,
+                turn=session.state.round,
                 worker="" if ended else self._process_id,
                 answer=then.answer if isinstance(then, End) else "",
             )

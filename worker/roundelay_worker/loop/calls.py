@@ -6,7 +6,7 @@ from dataclasses import replace
 from roundelay_worker.loop.effects import Note, RunCall, VerifyCall
 from roundelay_worker.loop.events import CallFinished, CallStarted, CallVerified
 from roundelay_worker.loop.history import Call, Exchange, Result, Turn
-from roundelay_worker.loop.moves import Step, settled_error, stay
+from roundelay_worker.loop.moves import Step, settled_error, stay, turn_ended, turn_started
 from roundelay_worker.loop.state import Asking, CallPlan, CallState, Running, State
 from roundelay_worker.loop.texts import NOT_EXECUTED, REPEAT_NOTE
 
@@ -43,7 +43,7 @@ def start_call(state: State, running: Running, event: CallStarted) -> Step:
     tool = running.turn.calls[event.position].name
     return stay(
         replace(state, stage=_with(running, event.position, begun), spent=spent),
-        Note("tool_started", round=event.round, tool=tool, call=event.position),
+        Note("tool_started", turn=event.round, round=state.rounds + 1, tool=tool, call=event.position),
     )
 
 
@@ -90,7 +90,8 @@ def _record(state: State, running: Running, position: int, result: Result, secon
     running = _with(running, position, done)
     note = Note(
         "tool_finished",
-        round=state.round,
+        turn=state.round,
+        round=state.rounds + 1,
         tool=running.turn.calls[position].name,
         call=position,
         ok=not result.is_error,
@@ -109,7 +110,7 @@ def _complete(state: State, running: Running, *notes: Note) -> Step:
 
 def next_round(state: State, exchange: Exchange, streak: int, *notes: Note) -> Step:
     """Append a whole exchange as a round, and want the next turn."""
-    ended = Note("round_ended", round=state.round, spent=state.spent)
+    ended = turn_ended(state, is_round=True)
     after = replace(
         state,
         stage=Asking(),
@@ -117,7 +118,7 @@ def next_round(state: State, exchange: Exchange, streak: int, *notes: Note) -> S
         rounds=state.rounds + 1,
         streak=streak,
     )
-    return stay(after, *notes, ended, Note("round_started", round=after.round))
+    return stay(after, *notes, ended, turn_started(after))
 
 
 def _streak(state: State, turn: Turn, results: tuple[Result, ...], plans: tuple[CallPlan, ...]) -> int:

@@ -45,9 +45,10 @@ Effect = Start | AskModel | RunCall | VerifyCall
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A durable update in the making; the shell adds number, time and ids."""
+    """A durable update in the making; the shell adds number, time and ids. Its fields are those of the update."""
 
     kind: UpdateKind
+    turn: int | None = None
     round: int | None = None
     attempt: int | None = None
     tool: str | None = None
@@ -55,5 +56,6 @@ class Note:
     ok: bool | None = None
     seconds: float | None = None
     code: str | None = None
+    closing: SoftStop | None = None
     delay: float | None = None
     spent: Spent | None = None

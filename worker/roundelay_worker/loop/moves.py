@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from roundelay_worker.loop.effects import Note
 from roundelay_worker.loop.history import Outcome, Result
-from roundelay_worker.loop.state import State
+from roundelay_worker.loop.state import Asking, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,17 @@ def stay(state: State, *notes: Note) -> Step:
 def then(first: Step, second: Step) -> Step:
     """Return one step for two in a row; ``second`` was taken from ``first.state``."""
     return Step(second.state, first.notes + second.notes)
+
+
+def turn_started(state: State) -> Note:
+    """Return the note that ``state`` asks for its turn."""
+    closing = state.stage.closing if isinstance(state.stage, Asking) else None
+    return Note("turn_started", turn=state.round, closing=closing)
+
+
+def turn_ended(state: State, *, is_round: bool) -> Note:
+    """Return the note that the turn of ``state`` is over; ``is_round`` if it made a round of tools."""
+    return Note("turn_ended", turn=state.round, round=state.rounds + 1 if is_round else None, spent=state.spent)
 
 
 def untold(state: State, reserved: int) -> State:

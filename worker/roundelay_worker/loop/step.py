@@ -43,7 +43,7 @@ from roundelay_worker.loop.events import (
     TurnArrived,
     TurnFailed,
 )
-from roundelay_worker.loop.moves import Step, stay
+from roundelay_worker.loop.moves import Step, stay, turn_started
 from roundelay_worker.loop.state import Asking, Ended, Queued, Running, State
 
 
@@ -97,7 +97,7 @@ def _start(state: State, event: Started) -> Step:
         soft_deadline=event.now + event.message_timeout - event.closing_reserve,
         deadline=event.now + event.message_timeout,
     )
-    return stay(begun, Note("started"), Note("round_started", round=1))
+    return stay(begun, Note("started"), turn_started(begun))
 
 
 def _look_at_clock(state: State, now: float) -> Step:

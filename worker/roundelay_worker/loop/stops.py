@@ -6,7 +6,7 @@ from dataclasses import replace
 from roundelay.names import SoftStop, Status
 from roundelay_worker.loop.effects import Note
 from roundelay_worker.loop.history import Exchange, Result
-from roundelay_worker.loop.moves import Step, settled_error, stay, then, untold
+from roundelay_worker.loop.moves import Step, settled_error, stay, then, turn_ended, turn_started, untold
 from roundelay_worker.loop.state import Asking, CallState, Ended, Failure, Running, State
 from roundelay_worker.loop.summary import summary
 from roundelay_worker.loop.surrogates import readable
@@ -21,7 +21,7 @@ def soft_stop(state: State, reason: SoftStop, now: float) -> Step:
     stage = settled.state.stage
     attempt = stage.attempt if isinstance(stage, Asking) else 0
     closing = replace(settled.state, stage=Asking(attempt=attempt, closing=reason))
-    return then(settled, stay(closing, Note("round_started", round=closing.round, code=reason)))
+    return then(settled, stay(closing, turn_started(closing)))
 
 
 def settle(state: State, why: str) -> Step:
@@ -44,16 +44,16 @@ def _settle_calls(state: State, running: Running, why: str) -> Step:
     exchange = Exchange(running.turn, tuple(_settled(call, why) for call in running.calls))
     settled = replace(state, stage=Asking(), sequence=(*state.sequence, exchange))
     if all(call.status == "requested" for call in running.calls):
-        return stay(settled)
-    ended = Note("round_ended", round=state.round, spent=state.spent)
-    return stay(replace(settled, rounds=state.rounds + 1), *_broken_off(state.round, running), ended)
+        return stay(settled, turn_ended(state, is_round=False))
+    ended = turn_ended(state, is_round=True)
+    return stay(replace(settled, rounds=state.rounds + 1), *_broken_off(state, running), ended)
 
 
-def _broken_off(round_: int, running: Running) -> Iterator[Note]:
+def _broken_off(state: State, running: Running) -> Iterator[Note]:
     for position, call in enumerate(running.calls):
         if call.status in {"started", "in_doubt"}:
             tool = running.turn.calls[position].name
-            yield Note("tool_finished", round=round_, tool=tool, call=position, ok=False)
+            yield Note("tool_finished", turn=state.round, round=state.rounds + 1, tool=tool, call=position, ok=False)
 
 
 def _settled(call: CallState, why: str) -> Result:
@@ -66,6 +66,12 @@ def _settled(call: CallState, why: str) -> Result:
         return settled_error("interrupted", f"The call was {cause} before it brought a result.", "done")
     text = f"The call had begun and was {cause}; whether it took effect is unknown."
     return settled_error("outcome_unknown", text, "unknown")
+
+
+def end_with_turn(state: State, status: Status, text: str, now: float) -> Step:
+    """End the message with the turn that has just come."""
+    over = stay(state, turn_ended(state, is_round=False))
+    return then(over, end(over.state, status, text, now))
 
 
 def end(state: State, status: Status, text: str, now: float, failure: Failure | None = None) -> Step:

@@ -8,9 +8,9 @@ from roundelay_worker.loop.calls import next_round, repeats, skip_repeated
 from roundelay_worker.loop.effects import AskModel, Note
 from roundelay_worker.loop.events import AttemptBegan, TurnArrived, TurnFailed
 from roundelay_worker.loop.history import Exchange, Finish, Result, Turn
-from roundelay_worker.loop.moves import Step, stay, then, untold
+from roundelay_worker.loop.moves import Step, stay, then, turn_ended, untold
 from roundelay_worker.loop.state import Asking, CallPlan, CallState, Failure, Running, State
-from roundelay_worker.loop.stops import end, end_by_summary, fail, give_up, refuse, soft_stop
+from roundelay_worker.loop.stops import end_by_summary, end_with_turn, fail, give_up, refuse, soft_stop
 from roundelay_worker.loop.texts import NOT_EXECUTED
 
 _FIRST_BACKOFF = 0.5
@@ -138,7 +138,7 @@ def _usable(state: State, stage: Asking, turn: Turn, event: TurnArrived) -> Step
         return _called(state, turn, event.plans, event.now)
     if not _is_seen(turn.text):
         return _discard(state, stage, "empty_reply", event.now)
-    return end(state, "answered", turn.text, event.now)
+    return end_with_turn(state, "answered", turn.text, event.now)
 
 
 def _is_seen(text: str) -> bool:
@@ -148,13 +148,18 @@ def _is_seen(text: str) -> bool:
 
 def _called(state: State, turn: Turn, plans: tuple[CallPlan, ...], now: float) -> Step:
     if state.rounds >= state.limits.max_rounds:
-        return soft_stop(_unexecuted(state, turn, "round_limit"), "round_limit", now)
+        return _stopped(state, turn, "round_limit", now)
     repeated = state.streak > state.limits.repeat_limit and repeats(state, turn)
     if repeated and state.streak > state.limits.repeat_limit + 1:
-        return soft_stop(_unexecuted(state, turn, "no_progress"), "no_progress", now)
+        return _stopped(state, turn, "no_progress", now)
     if repeated:
         return skip_repeated(state, turn)
     return stay(replace(state, stage=Running(turn, tuple(CallState(plan) for plan in plans))))
+
+
+def _stopped(state: State, turn: Turn, reason: SoftStop, now: float) -> Step:
+    unexecuted = stay(_unexecuted(state, turn, reason), turn_ended(state, is_round=False))
+    return then(unexecuted, soft_stop(unexecuted.state, reason, now))
 
 
 def _unexecuted(state: State, turn: Turn, why: str) -> State:
@@ -164,7 +169,7 @@ def _unexecuted(state: State, turn: Turn, why: str) -> State:
 
 def _pause(state: State, turn: Turn, now: float) -> Step:
     if state.rounds >= state.limits.max_rounds:
-        return soft_stop(_unexecuted(state, turn, "round_limit"), "round_limit", now)
+        return _stopped(state, turn, "round_limit", now)
     return next_round(state, Exchange(turn), 0)
 
 
@@ -192,7 +197,7 @@ _DISCARDED = {
 
 def _close(state: State, stage: Asking, reason: SoftStop, turn: Turn, now: float) -> Step:
     if turn.finish == "complete" and not turn.calls and _is_seen(turn.text):
-        return end(state, reason, turn.text, now)
+        return end_with_turn(state, reason, turn.text, now)
     if turn.finish == "overflow":
         return _failed(state, stage, _OVERFLOW, now, 0.0)
     final = bool(turn.calls) or turn.finish in {"refused", "paused"}
@@ -284,4 +289,4 @@ def _delay(stage: Asking, failure: Failure, jitter: float) -> float:
 
 
 def _retrying(state: State, stage: Asking, code: str, delay: float) -> Note:
-    return Note("retrying", round=state.round, attempt=stage.attempt, code=code, delay=round(delay, 3))
+    return Note("retrying", turn=state.round, attempt=stage.attempt, code=code, delay=round(delay, 3))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from roundelay.updates import Update
+from roundelay.updates import Accepted
 from roundelay_worker.store.driver import Driver, Query, Row, Rows, Script, filled
 from roundelay_worker.store.folding import unfolded
 from roundelay_worker.store.records import Publication
@@ -74,14 +74,13 @@ _MARK_ONE: Final = filled("UPDATE roundelay_messages AS m SET {mark} WHERE id = 
 
 def accepted_update(message_id: str, accepted_at: float, after: str | None) -> str:
     """Return the update ``accepted``, always the same for a message: number 1."""
-    update = Update(
-        kind="accepted",
+    update = Accepted(
         at=datetime.fromtimestamp(accepted_at, UTC),
         message_id=message_id,
         seq=1,
         after=after,
     )
-    return update.model_dump_json(exclude_none=True)
+    return update.to_json()
 
 
 async def publication(driver: Driver, message_id: str, after_seq: int) -> Publication | None:
