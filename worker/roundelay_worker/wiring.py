@@ -25,7 +25,8 @@ from roundelay_worker.engine.sessions import Sessions
 from roundelay_worker.engine.setup import Resolver, offers
 from roundelay_worker.loop.history import Result
 from roundelay_worker.process.clock import Clock
-from roundelay_worker.process.identity import EXIT_BROKEN, new_process_id
+from roundelay_worker.process.heartbeat import Heartbeat
+from roundelay_worker.process.identity import EXIT_BROKEN, EXIT_LOOP_ENDED, new_process_id
 from roundelay_worker.process.lease import EXIT_LEASE_LOST, LeaseKeeper
 from roundelay_worker.process.redis import connect_redis, note_eviction
 from roundelay_worker.providers.catalogue import Models, usable_providers
@@ -88,11 +89,18 @@ class Runtime:
         self._errands: set[asyncio.Task[None]] = set()
         self._exit_code = 0
         self._draining = False
+        self._stopping = False
         self._consuming = False
+        self._heartbeat = Heartbeat()
 
     def _turn(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
+        try:
+            self._loop.run_forever()
+        finally:
+            if not self._stopping:  # a callback raised what no loop survives; without it nothing here works
+                log.critical("event_loop_ended", extra={"worker": self.process_id})
+                os._exit(EXIT_LOOP_ENDED)
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run ``work`` on the loop and wait for it, from any other thread."""
@@ -125,6 +133,7 @@ class Runtime:
         )
         self._build(Clock(await self._store.now()))
         self._lease.start()
+        self._heartbeat.start()
         self._begin(self._lease.beat(), self._publisher.run(), self._show_alive(), self._watch_steps())
         await self._outbox.check_redis()
         if not self._quarantine:
@@ -159,7 +168,7 @@ class Runtime:
             _WEDGED * settings.lease,
             self._lease_lost,
         )
-        self._quarantines = Quarantines(store, settings.lease)
+        self._quarantines = Quarantines(store, settings.lease, self._lease.may_judge)
         self._advance = self._build_advance(clock)
         self._control = Control(
             self._redis,
@@ -168,7 +177,7 @@ class Runtime:
             self.sessions,
             self._outbox,
             self._acceptor,
-            self._advance,
+            self._advance.ender,
             self._send,
         )
         self._watchdog = self._build_watchdog(clock)
@@ -194,7 +203,7 @@ class Runtime:
         return Watchdog(
             self._store,
             self._acceptor,
-            self._advance,
+            self._advance.ender,
             self._outbox,
             self._control,
             self.sessions,
@@ -220,10 +229,19 @@ class Runtime:
             return RoundEnd((dispatch,), Told("retrying", "worker_stops"))
         new = dispatch.queue == "messages"
         try:
-            return await self._advance.run(dispatch.message_id, dispatch.dispatch, new=new)
+            return self._counted(await self._advance.run(dispatch.message_id, dispatch.dispatch, new=new))
         except StoreUnavailable as exc:
             log.warning("round_left", extra={"message_id": dispatch.message_id, "error": str(exc)})
             return RoundEnd((), Told("retrying", "database_lost"))
+
+    def _counted(self, end: RoundEnd) -> RoundEnd:
+        self._heartbeat.count_round()
+        deeds = self._heartbeat.deeds
+        if self._draining and end.told is not None:
+            on_the_way = end.told.state in ("going_on", "retrying")
+            deeds.handed_over += on_the_way
+            deeds.finished += not on_the_way
+        return end
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Have ``work`` run on the loop, from any thread."""
@@ -255,6 +273,10 @@ class Runtime:
     def stop(self) -> None:
         """End the lease, publish what is queued, close everything."""
         self.call(self._close())
+        self._stopping = True
+        self._heartbeat.stop()
+        deeds = self._heartbeat.deeds
+        log.info("worker_stopped", extra={"finished": deeds.finished, "handed_over": deeds.handed_over})
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(timeout=5)
         if self._exit_code:

@@ -1,6 +1,7 @@
 """Tools that change an outside world, and tools that misbehave; loaded by the worker processes under test."""
 
 import asyncio
+import ctypes
 import os
 import signal
 import sqlite3
@@ -230,3 +231,24 @@ def ask_web_once(url: str) -> int:
 async def _asked(url: str) -> int:
     async with aiohttp.ClientSession() as client, client.get(url) as reply:
         return reply.status
+
+
+@tool(effect="read", timeout=5)
+def freeze(tag: str, seconds: int = 100_000) -> str:
+    """Hold the interpreter's lock in a C call: no thread of this process runs meanwhile."""
+    write(tag, "began")
+    ctypes.PyDLL(None).sleep(seconds)
+    return "thawed"
+
+
+@tool(effect="read", timeout=5)
+async def end_the_loop(tag: str) -> str:
+    """Raise what no event loop survives, from a callback of its own."""
+    write(tag, "began")
+
+    def leave() -> None:
+        raise SystemExit(3)
+
+    asyncio.get_running_loop().call_soon(leave)
+    await asyncio.sleep(2)
+    return "still here"

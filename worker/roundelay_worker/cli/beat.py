@@ -1,4 +1,7 @@
-"""``roundelay beat``: Celery's scheduler, for schedules of your own; Roundelay itself needs none."""
+"""``roundelay beat``: Celery's scheduler, for schedules of your own; besides, it ends what is overdue.
+
+Roundelay itself needs no schedule. But where every worker is down, this process still gives people an answer.
+"""
 
 from collections.abc import Mapping
 

@@ -10,8 +10,10 @@ from typing import Final
 
 from roundelay_worker.cli.failed import CommandFailed
 from roundelay_worker.embedded.child import guarded, until
+from roundelay_worker.process.heartbeat import SILENT, Deeds, deeds_of, forget, last_beat
 from roundelay_worker.settings import EXIT_UNFIT
 
+_LOOK_AT_BEATS: Final = 3.0
 FIRST_DELAY: Final = 0.5
 LONGEST_DELAY: Final = 30.0
 SETTLED: Final = 30.0
@@ -45,9 +47,9 @@ class Patience:
     deaths: int = 0
     due_at: float = 0.0
 
-    def after_death(self, now: float, lived: float) -> "Patience":
-        """Return the patience after another death; one after a settled life counts as the first."""
-        deaths = 1 if lived >= SETTLED else self.deaths + 1
+    def after_death(self, now: float, lived: float, *, worked: bool = False) -> "Patience":
+        """Return the patience after another death; one after a settled life, or after work done, is a first one."""
+        deaths = 1 if worked or lived >= SETTLED else self.deaths + 1
         return Patience(deaths, now + min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** (deaths - 1)))
 
 
@@ -58,6 +60,9 @@ class _Member:
     started_at: float = 0.0
     patience: Patience = field(default_factory=Patience)
     is_unfit: bool = False
+    beat: float | None = None
+    """The last heartbeat that was seen, by the clock of files."""
+    beat_seen_at: float = 0.0
 
 
 class Crew:
@@ -69,12 +74,21 @@ class Crew:
         say: Callable[[str], None],
         *,
         last_words: float = LAST_WORDS,
+        silent: float = SILENT,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._members = [_Member(job) for job in jobs]
         self._say = say
         self._last_words = last_words
+        self._silent = silent
         self._clock = clock
+        self._tended_at = clock()
+        self._deeds = Deeds()
+
+    @property
+    def deeds(self) -> Deeds:
+        """Return what the children that have ended did since they were told to stop."""
+        return self._deeds
 
     @property
     def pids(self) -> dict[str, int]:
@@ -87,12 +101,13 @@ class Crew:
         Raises CrewUnfit if all children that are needed ended as unfit for good.
         """
         now = self._clock()
+        self.end_frozen()
         for member in self._members:
             self._note_death(member, now)
             if member.process is None and member.patience.due_at <= now:
                 self._start(member, now)
         waiting = [member.patience.due_at - now for member in self._members if member.process is None]
-        return max(0.0, min(waiting, default=LONGEST_DELAY))
+        return max(0.0, min([*waiting, _LOOK_AT_BEATS]))
 
     def signal(self, number: signal.Signals) -> None:
         """Pass a signal to every child that lives."""
@@ -105,6 +120,15 @@ class Crew:
         """Whether no child lives."""
         return not any(map(_alive, self._members))
 
+    def tell_deeds(self) -> None:
+        """Say what became of the messages that were under way when the children were told to stop."""
+        for member in self._members:
+            if member.process is not None and member.process.poll() is not None:
+                self._buried(member.process.pid)
+                member.process = None
+        deeds = self._deeds
+        self._say(f"stopped: {deeds.finished} messages finished, {deeds.handed_over} handed over to other workers")
+
     def stop(self, grace: float) -> None:
         """End every child: warmly within ``grace`` seconds (0: not warmly at all), then hard, at last by force."""
         warm = ((signal.SIGTERM, grace),) if grace else ()
@@ -115,8 +139,9 @@ class Crew:
 
     def _note_death(self, member: _Member, now: float) -> None:
         if member.process is not None and (code := member.process.poll()) is not None:
-            member.process = None
-            member.patience = member.patience.after_death(now, now - member.started_at)
+            deeds = self._buried(member.process.pid)
+            member.process, member.beat = None, None
+            member.patience = member.patience.after_death(now, now - member.started_at, worked=deeds.rounds > 0)
             delay, why = member.patience.due_at - now, f"{_ending(code)}{_reason(member.job.log)}"
             member.is_unfit = code == EXIT_UNFIT
             needed = [other.is_unfit for other in self._members if other.job.is_needed]
@@ -124,9 +149,35 @@ class Crew:
                 raise CrewUnfit(f"{member.job.name} cannot start ({why})")
             self._say(f"{member.job.name} ended ({why}); starting it again in {delay:.1f} s")
 
+    def _buried(self, pid: int) -> Deeds:
+        deeds = deeds_of(pid)
+        forget(pid)
+        self._deeds.finished += deeds.finished
+        self._deeds.handed_over += deeds.handed_over
+        return deeds
+
+    def end_frozen(self) -> None:
+        """Kill children that have not beaten for long; to be called every few seconds."""
+        now = self._clock()
+        asleep = now - self._tended_at > _LOOK_AT_BEATS * 2  # we were frozen ourselves: nobody is to blame
+        self._tended_at = now
+        for member in self._members:
+            self._end_if_frozen(member, now, asleep=asleep)
+
+    def _end_if_frozen(self, member: _Member, now: float, *, asleep: bool) -> None:
+        """Kill a child that beat once and does not any more: one that holds its interpreter's lock hears no signal."""
+        if (process := _alive(member)) is None:
+            return
+        beat = last_beat(process.pid)
+        if beat != member.beat or asleep:
+            member.beat, member.beat_seen_at = beat, now
+        elif beat is not None and now - member.beat_seen_at > self._silent:
+            self._say(f"{member.job.name} has been silent for {self._silent:.0f} s; ending it by force")
+            process.kill()
+
     def _start(self, member: _Member, now: float) -> None:
         job = member.job
-        command = guarded(list(job.command), signal.SIGTERM)
+        command = guarded(list(job.command), signal.SIGKILL)
         if job.log is None:
             member.process = subprocess.Popen(command, env=job.env, start_new_session=True)  # noqa: S603
         else:

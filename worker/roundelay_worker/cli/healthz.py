@@ -12,16 +12,28 @@ from roundelay.names import alive_key
 from roundelay_worker.cli.connecting import connect_redis
 from roundelay_worker.cli.parser import Options
 from roundelay_worker.cli.storing import open_existing
+from roundelay_worker.process.heartbeat import frozen, silent_after
 from roundelay_worker.settings import Settings
 from roundelay_worker.store.errors import StoreError
 
 
-def run(options: Options, env: Mapping[str, str]) -> int:  # noqa: ARG001  # every command is called alike
-    """Exit 0 if Redis and database answer and a worker process is alive, else 1 with the reason."""
+def run(options: Options, env: Mapping[str, str]) -> int:
+    """Exit 0 if Redis and database answer and a worker process is alive, else 1 with the reason.
+
+    With ``--live`` only this is asked: whether a worker process of this machine is frozen, and must be ended.
+    """
     settings = Settings.from_env(env)
+    if options.live:
+        return _live(silent_after(settings.lease))
     reason = _redis_reason(settings) or asyncio.run(_store_reason(settings))
     sys.stdout.write(f"{reason or 'ok'}\n")
     return 1 if reason else 0
+
+
+def _live(silent: float) -> int:
+    stuck = list(frozen(silent))
+    sys.stdout.write("frozen: a worker process runs no Python any more\n" if stuck else "ok\n")
+    return 1 if stuck else 0
 
 
 def _redis_reason(settings: Settings) -> str:

@@ -73,6 +73,7 @@ def _messages(made: dict[str, ArgumentParser]) -> None:
 
 def _care(made: dict[str, ArgumentParser]) -> None:
     made["doctor"].add_argument("--json", action="store_true", help="the findings as one JSON object")
+    made["healthz"].add_argument("--live", action="store_true", help="only whether a process here is frozen")
     made["prune"].add_argument(
         "--older-than", type=_seconds, metavar="SECONDS", help="default: ROUNDELAY_RETENTION, 30 days"
     )

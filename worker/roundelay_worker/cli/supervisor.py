@@ -13,6 +13,8 @@ from roundelay_worker.cli.crew import LAST_WORDS, LONGEST_DELAY, Crew
 
 _STOPS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 _AFTER_STOP: Final = 0.2
+_HANDING_OVER: Final = 5.0
+"""Seconds after the grace time in which children hand over what they could not finish."""
 
 
 class _Inbox:
@@ -50,20 +52,21 @@ def _listening() -> Iterator[_Inbox]:
 
 
 def supervise(crew: Crew, grace: float, watch: Callable[[], float] = lambda: LONGEST_DELAY) -> int:
-    """Keep the crew running until SIGTERM, Ctrl-C or SIGQUIT; return 0 if it ended within ``grace`` seconds, else 1.
+    """Keep the crew running until SIGTERM, Ctrl-C or SIGQUIT; return 0 if it ended in order, 1 if by force.
 
     ``watch`` is called between other duties and returns the seconds until it wants to be called again. What it
     raises, or a crew that is unfit, ends the children and goes to the caller.
 
-    The first SIGTERM or Ctrl-C lets children finish what they are at; the second, a SIGQUIT, or the end of
-    the grace time ends them hard. What they had not finished is taken over by others: it is stored.
+    The first SIGTERM or Ctrl-C lets children finish what they are at for ``grace`` seconds, and hand over the rest;
+    the second, or a SIGQUIT, ends them hard. What they had not finished is taken over by others: it is stored.
     """
     with _listening() as inbox:
         came = _stops(crew, inbox, watch)
         is_hard = signal.SIGQUIT in came or len(came) > 1
         if not is_hard:
             crew.signal(signal.SIGTERM)
-            if _gone(crew, inbox, grace):
+            if _gone(crew, inbox, grace + _HANDING_OVER):
+                crew.tell_deeds()
                 return 0
         crew.stop(0)
         return 1
@@ -86,4 +89,5 @@ def _gone(crew: Crew, inbox: _Inbox, grace: float) -> bool:
     while not crew.all_gone and time.monotonic() < deadline:
         if inbox.wait(_AFTER_STOP):
             return False
+        crew.end_frozen()
     return crew.all_gone

@@ -15,6 +15,7 @@ from roundelay_worker.cli.programs import worker_jobs
 from roundelay_worker.cli.supervisor import supervise
 from roundelay_worker.embedded.child import LOOPBACK, free_port
 from roundelay_worker.embedded.servers import Addresses, announced, running_services
+from roundelay_worker.process.heartbeat import silent_after
 from roundelay_worker.settings import Settings, home_folder, unknown_names, variable
 
 DEMO_MODEL: Final = "demo:rules"
@@ -32,7 +33,9 @@ def run(options: Options, env: Mapping[str, str]) -> int:
         settings = Settings.from_env(inside)
         for sentence in unknown_names(env):
             _say(sentence)
-        crew = Crew(_jobs(options, settings, inside, found, logs_folder(home)), _say)
+        crew = Crew(
+            _jobs(options, settings, inside, found, logs_folder(home)), _say, silent=silent_after(settings.lease)
+        )
         stack.enter_context(announced(home, found))
         arrival = Arrival(
             lambda: consumes(settings, crew.pids),

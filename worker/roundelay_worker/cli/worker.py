@@ -7,6 +7,7 @@ from roundelay_worker.cli.crew import Crew
 from roundelay_worker.cli.parser import Options
 from roundelay_worker.cli.programs import worker_jobs
 from roundelay_worker.cli.supervisor import supervise
+from roundelay_worker.process.heartbeat import silent_after
 from roundelay_worker.settings import Settings, unknown_names
 
 
@@ -16,7 +17,7 @@ def run(options: Options, env: Mapping[str, str]) -> int:
     for sentence in unknown_names(env):
         _say(sentence)
     jobs = worker_jobs(options.processes, settings, env, concurrency=options.concurrency)
-    return supervise(Crew(jobs, _say), settings.shutdown_grace)
+    return supervise(Crew(jobs, _say, silent=silent_after(settings.lease)), settings.shutdown_grace)
 
 
 def _say(line: str) -> None:

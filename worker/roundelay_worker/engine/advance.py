@@ -8,51 +8,44 @@ the session without a trace, because somebody else goes on from what was saved.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import TypeVar
 
 from pydantic import ValidationError
 from redis.exceptions import RedisError
 
-from roundelay.names import Status
-from roundelay_worker.delivery import render
 from roundelay_worker.delivery.publisher import Publisher
+from roundelay_worker.engine.ending import INTERNAL, WORKER_LOST, Ender, apply
 from roundelay_worker.engine.inbox import Acceptor, Entry
 from roundelay_worker.engine.model_request import estimated_tokens, model_request
 from roundelay_worker.engine.opening import Opener, Opening
 from roundelay_worker.engine.perform import Performer
 from roundelay_worker.engine.saving import FenceLost, Saver, unbroken
 from roundelay_worker.engine.session import RoundEnd, Session, Setup, Told
-from roundelay_worker.engine.sessions import Sessions, readable
+from roundelay_worker.engine.sessions import Sessions
 from roundelay_worker.engine.setup import BetterElsewhere, CannotStart, Resolver
 from roundelay_worker.engine.tool_calls import TurnCalls
-from roundelay_worker.loop.effects import AskModel, Note, RunCall, Start, VerifyCall
+from roundelay_worker.loop.effects import AskModel, RunCall, Start, VerifyCall
 from roundelay_worker.loop.events import (
     AttemptBegan,
     CancelAsked,
     Condemned,
-    Event,
     OwnerLost,
     TimePassed,
     TurnFailed,
 )
-from roundelay_worker.loop.state import STATE_VERSION, Asking, Ended, Failure, State
-from roundelay_worker.loop.step import step, todo
-from roundelay_worker.loop.texts import guess_language, phrases
+from roundelay_worker.loop.state import STATE_VERSION, Asking, Ended, Failure
+from roundelay_worker.loop.step import todo
 from roundelay_worker.process.clock import Clock
 from roundelay_worker.providers.base import ModelFailure
-from roundelay_worker.store.codec import dumps
-from roundelay_worker.store.errors import BrokenState, StoreUnavailable, UnreadableState
+from roundelay_worker.store.errors import BrokenState, StoreUnavailable
 from roundelay_worker.store.processes import DOUBTED, GIVEN_UP
 from roundelay_worker.store.records import (
     Claim,
     Dispatch,
-    End,
     HandOn,
     Keep,
     Postpone,
     Refused,
-    Unread,
 )
 from roundelay_worker.store.store import Store
 
@@ -94,8 +87,9 @@ class Advance:
         self._clock = clock
         self._process_id = process_id
         self._saver = Saver(store, publisher, process_id)
-        self._calls = TurnCalls(store, performer, self._saver, clock, self._apply)
+        self._calls = TurnCalls(store, performer, self._saver, clock, apply)
         self._opener = Opener(store, sessions, process_id)
+        self.ender = Ender(store, self._saver, clock)
         self._isolate = isolate
 
     async def run(self, message_id: str, dispatch: int, *, new: bool = False) -> RoundEnd:
@@ -117,8 +111,8 @@ class Advance:
             session = await self._open(claim, opening)
         except BrokenState as broken:
             log.exception("state_unreadable", extra={"message_id": message_id})
-            ended = await self._end_unread(broken.unread, Condemned(_INTERNAL, self._clock.now()))
-            return RoundEnd(ended, Told("failed", _INTERNAL.code))
+            ended = await self.ender.end_unread(broken.unread, Condemned(INTERNAL, self._clock.now()))
+            return RoundEnd(ended, Told("failed", INTERNAL.code))
         except ValidationError:
             # A newer client's submission, taken in by a newer worker: the row is left to workers of that version.
             log.warning("submission_unreadable", extra={"message_id": message_id})
@@ -151,55 +145,16 @@ class Advance:
 
     async def _refused(self, message_id: str, refused: Refused) -> tuple[Dispatch, ...]:
         if refused.because in {"cancelled", "condemned"}:
-            return await self.end_unowned(message_id)
+            return await self.ender.end_unowned(message_id)
         log.debug("task_dropped", extra={"message_id": message_id, "because": refused.because})
         return ()
-
-    async def end_unowned(self, message_id: str, event: Event | None = None) -> tuple[Dispatch, ...]:
-        """End a message that nobody works on, or whose owner does not react; the version fence guards it."""
-        try:
-            loaded = await self._store.load(message_id)
-        except UnreadableState as newer:
-            return await self._end_unread(newer.unread, event)
-        if loaded is None or isinstance(loaded.state.stage, Ended):
-            return ()
-        session = self._sessions.from_loaded(loaded, readable(loaded))
-        session.fence = replace(session.fence, owner=None, attempt=None)
-        now = self._clock.now()
-        if event is None:
-            event = CancelAsked(now) if loaded.cancel_requested else Condemned(_BUSY, now)
-        before = session.state
-        self._apply(session, event)
-        if session.state is before:
-            return ()
-        try:
-            return await self._end(session) if isinstance(session.state.stage, Ended) else await self._hand_on(session)
-        except FenceLost:
-            return ()
-
-    async def _end_unread(self, unread: Unread, event: Event | None) -> tuple[Dispatch, ...]:
-        """End a message whose state cannot be read: cancelled, out of time, or as the event condemns it."""
-        now = self._clock.now()
-        if isinstance(event, TimePassed) and now < unread.deadline:
-            return ()
-        status: Status = "cancelled"
-        if isinstance(event, TimePassed | Condemned):
-            status = "timed_out" if isinstance(event, TimePassed) else "failed"
-        submission = readable(unread)
-        words = phrases(submission.language or guess_language(submission.text))[status]
-        ended = Ended(status, words, now, event.failure if isinstance(event, Condemned) else None)
-        state = State(stage=ended, started_at=unread.started_at, seq=unread.seq)
-        answer = render.answer(state, submission)
-        update = render.update_body(Note("ended"), unread.seq + 1, now, unread.message_id, answer)
-        saved = await self._store.end_unread(unread, End(status, dumps(answer)), update)
-        return saved.dispatches if saved else ()
 
     async def _open(self, claim: Claim, opening: Opening) -> Session:
         session = await self._opener.open(claim, opening)
         session.fence = claim.fence
         session.losses = claim.losses
         session.allowed_attempt = claim.fence.attempt
-        self._apply(session, OwnerLost(claim.now))
+        apply(session, OwnerLost(claim.now))
         return session
 
     async def _drive(self, session: Session) -> tuple[Dispatch, ...]:
@@ -217,7 +172,7 @@ class Advance:
             raise
         except Exception:  # a bug of ours must not leave a person without an answer
             log.exception("session_broke", extra={"message_id": session.message_id})
-            self._apply(session, Condemned(_INTERNAL, self._clock.now()))
+            apply(session, Condemned(INTERNAL, self._clock.now()))
             return await self._end_or_nothing(session)
         except asyncio.CancelledError:
             if session.stopping is None or session.task is None:
@@ -237,7 +192,7 @@ class Advance:
     async def _stopped(self, session: Session) -> tuple[Dispatch, ...]:
         match session.stopping:
             case "cancelled":
-                self._apply(session, CancelAsked(self._clock.now()))
+                apply(session, CancelAsked(self._clock.now()))
                 return await self._end_or_nothing(session)
             case "drained":
                 return await self._hand_back(session)
@@ -246,6 +201,7 @@ class Advance:
 
     async def _hand_back(self, session: Session) -> tuple[Dispatch, ...]:
         """Have somebody else go on from here, with the results that came and are not saved yet."""
+        session.told = Told("retrying", "worker_stops", session.state.round)
         try:
             return (await self._saver.save(session, HandOn())).dispatches
         except FenceLost:
@@ -253,18 +209,18 @@ class Advance:
 
     async def _end_or_nothing(self, session: Session) -> tuple[Dispatch, ...]:
         try:
-            return await self._end(session)
+            return await self.ender.end(session)
         except FenceLost:
             return ()
 
     async def _rounds(self, session: Session) -> tuple[Dispatch, ...]:
         if session.losses >= LOSSES_TO_GIVE_UP:
-            self._apply(session, Condemned(_WORKER_LOST, self._clock.now()))
+            apply(session, Condemned(WORKER_LOST, self._clock.now()))
         first = session.state.round
         while True:
             stage = session.state.stage
             if isinstance(stage, Ended):
-                return await self._end(session)
+                return await self.ender.end(session)
             if isinstance(stage, Asking) and session.state.round > first:
                 return await self._hand_on(session)
             effect = todo(session.state)[0]
@@ -291,10 +247,10 @@ class Advance:
         try:
             setup, started = await self._resolver.start(session, self._clock.now())
         except CannotStart as exc:
-            self._apply(session, Condemned(Failure(exc.code, str(exc)), self._clock.now()))
+            apply(session, Condemned(Failure(exc.code, str(exc)), self._clock.now()))
             return
         session.setup = setup
-        self._apply(session, started)
+        apply(session, started)
         await self._saver.save(session, Keep())
 
     async def _setup(self, session: Session) -> Setup | None:
@@ -302,7 +258,7 @@ class Advance:
             try:
                 session.setup = await self._resolver.again(session)
             except CannotStart as exc:
-                self._apply(session, Condemned(Failure(exc.code, str(exc)), self._clock.now()))
+                apply(session, Condemned(Failure(exc.code, str(exc)), self._clock.now()))
         return session.setup
 
     async def _waits(self, session: Session, wanted: AskModel) -> bool:
@@ -328,7 +284,7 @@ class Advance:
         if attempt is None or isinstance(session.state.stage, Ended):
             return
         estimate = self._estimate(session, setup, wanted) if session.state.limits.max_total_tokens else 0
-        self._apply(session, AttemptBegan(wanted.round, attempt, estimate, self._clock.now()))
+        apply(session, AttemptBegan(wanted.round, attempt, estimate, self._clock.now()))
 
     def _estimate(self, session: Session, setup: Setup, wanted: AskModel) -> int:
         try:
@@ -343,7 +299,7 @@ class Advance:
         if isinstance(claim, Claim):
             return
         if claim.because == "cancelled":
-            self._apply(session, CancelAsked(self._clock.now()))
+            apply(session, CancelAsked(self._clock.now()))
         else:
             raise FenceLost
 
@@ -363,17 +319,12 @@ class Advance:
         except ModelFailure as exc:
             failure = Failure(exc.code, exc.message)
             failed = TurnFailed(wanted.round, wanted.attempt, failure, self._clock.now(), 0.0, sent=False)
-            self._apply(session, failed)
+            apply(session, failed)
             return
         event = await self._performer.ask(session, setup, wanted, request)
         if isinstance(event, TurnFailed):
-            self._apply(session, TimePassed(self._clock.now()))
-        self._apply(session, event)
-
-    def _apply(self, session: Session, event: Event) -> None:
-        made = step(session.state, event)
-        session.state = made.state
-        session.notes.extend((note, event.now) for note in made.notes)
+            apply(session, TimePassed(self._clock.now()))
+        apply(session, event)
 
     async def _hand_on(self, session: Session) -> tuple[Dispatch, ...]:
         saved = await self._saver.save(session, HandOn())
@@ -381,23 +332,3 @@ class Advance:
         session.told = Told("going_on", rounds=session.state.round)
         self._sessions.remember(session)
         return saved.dispatches
-
-    async def _end(self, session: Session) -> tuple[Dispatch, ...]:
-        stage = session.state.stage
-        if not isinstance(stage, Ended):
-            raise TypeError("only an ended message is ended")
-        answer = render.answer(session.state, session.submission)
-        saved = await self._saver.save(session, End(stage.status, dumps(answer)), answer)
-        session.told = _told(session.state, stage)
-        log.info("message_ended", extra={"message_id": session.message_id, "status": stage.status})
-        return saved.dispatches
-
-
-def _told(state: State, ended: Ended) -> Told:
-    spent, code = state.spent, ended.failure.code if ended.failure else ""
-    return Told(ended.status, code, state.round, spent.input_tokens, spent.output_tokens)
-
-
-_INTERNAL = Failure("internal_error", "Roundelay itself failed while working on this message; its log says where.")
-_BUSY = Failure("busy", "The conversation was busy, and the message was not to wait (on_busy=reject).")
-_WORKER_LOST = Failure("worker_lost", "The worker was lost again and again at the same step of this message.")

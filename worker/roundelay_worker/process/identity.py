@@ -14,6 +14,8 @@ from typing import Final
 
 EXIT_BROKEN: Final = 74
 """How a process ends that has lost one of its parts."""
+EXIT_LOOP_ENDED: Final = 77
+"""How a process ends whose event loop was ended by what it was given to run."""
 
 _PROC = Path("/proc")
 _STATE, _STARTED = 0, 19
@@ -23,15 +25,15 @@ _STATE, _STARTED = 0, 19
 def new_process_id() -> str:
     """Return an id for this process that is used once: ``host-pid-machine.start.random``."""
     pid = os.getpid()
-    began = f"{_machine()}.{_started(pid) or ''}.{secrets.token_hex(4)}"
+    began = f"{_machine()}.{started(pid) or ''}.{secrets.token_hex(4)}"
     return f"{socket.gethostname()}-{pid}-{began}"
 
 
 def has_ended(process_id: str) -> bool:
     """Say whether a process is known to have ended."""
     _, pid, began = process_id.rsplit("-", 2)
-    machine, started, _ = began.split(".")
-    return bool(machine) and bool(started) and machine == _machine() and _started(int(pid)) != started
+    machine, since, _ = began.split(".")
+    return bool(machine) and bool(since) and machine == _machine() and started(int(pid)) != since
 
 
 @cache
@@ -44,7 +46,12 @@ def _machine() -> str:
         return ""
 
 
-def _started(pid: int) -> str | None:
+def has_proc() -> bool:
+    """Say whether this system tells of its processes at all."""
+    return (_PROC / "self").exists()
+
+
+def started(pid: int) -> str | None:
     """Return when a process that can still act began, in the kernel's ticks."""
     try:
         words = (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()

@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 
 from roundelay.names import cancels_key, control_channel
 from roundelay_worker.delivery.outbox import Outbox
-from roundelay_worker.engine.advance import Advance
+from roundelay_worker.engine.ending import Ender
 from roundelay_worker.engine.inbox import Acceptor
 from roundelay_worker.engine.sessions import Sessions
 from roundelay_worker.process.redis import id_of, ids_in
@@ -49,7 +49,7 @@ class Control:
         sessions: Sessions,
         outbox: Outbox,
         acceptor: Acceptor,
-        advance: Advance,
+        ender: Ender,
         send: Callable[[tuple[Dispatch, ...]], Awaitable[None]],
     ) -> None:
         self._redis = redis
@@ -58,7 +58,7 @@ class Control:
         self._sessions = sessions
         self._outbox = outbox
         self._acceptor = acceptor
-        self._advance = advance
+        self._ender = ender
         self._send = send
         self._tasks: set[asyncio.Task[None]] = set()
         self._verbs = {b"cancel": self.cancel, b"restore": self._restore}
@@ -125,7 +125,7 @@ class Control:
             await asyncio.sleep(_OWNER_FIRST)
             if self._sessions.stop(message_id, "cancelled"):  # claimed here when the hint came, not yet at work
                 return
-        await self._send(await self._advance.end_unowned(message_id))
+        await self._send(await self._ender.end_unowned(message_id))
 
     async def _standing(self, message_id: str) -> Cancelled:
         standing = await self._store.request_cancel(message_id)

@@ -1,17 +1,20 @@
 """The worker's side of a quarantine: starts the process that runs one message alone, and judges its end.
 
-Only a death that the worker saw, and that can be the message's own doing, speaks against the message. A child that was
-told to go or that lost its lease was ended by a deploy, a machine or a neighbour: its message is run again, alone.
+Only an end that the worker saw, and that can be the message's own doing, speaks against the message. A child that was
+told to go was ended by a deploy: its message is run again, alone. One that lost its lease was frozen: by its message
+(a call that keeps the interpreter's lock), unless the worker beside it lost its own, to a machine or a database.
 Where a worker dies together with its child nobody can tell whose doing it was: the second such loss is final.
 """
 
 import asyncio
 import json
 import logging
+import signal
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from roundelay_worker.embedded.child import guarded
 from roundelay_worker.process.identity import EXIT_BROKEN
 from roundelay_worker.process.lease import EXIT_LEASE_LOST
 from roundelay_worker.store.errors import StoreUnavailable
@@ -24,7 +27,8 @@ READY: Final = b"roundelay quarantine ready"
 """What a child that can begin writes on a line of its own, with its process's id behind it."""
 EXIT_DONE: Final = 76
 """How a child ends whose round is done or given back. Not 0: that is how a tool ends its process, too."""
-_ACQUITTING: Final = (EXIT_DONE, EXIT_LEASE_LOST, EXIT_BROKEN)
+_SILENT: Final = (None, EXIT_LEASE_LOST)
+"""How a child ends that did nothing for so long that others have its message; None: it was killed for it."""
 _START: Final = 180.0
 """Seconds that a child may take until it can begin."""
 
@@ -35,16 +39,17 @@ Give = Callable[[], Awaitable[Dispatch | None]]
 class Quarantines:
     """The children of one worker process."""
 
-    def __init__(self, store: Store, lease: float) -> None:
+    def __init__(self, store: Store, lease: float, may_judge: Callable[[], bool]) -> None:
         self._store = store
         self._lease = lease
+        self._may_judge = may_judge
         self._children: set[asyncio.subprocess.Process] = set()
         self._leaving = False
 
     async def run(self, give: Give) -> tuple[Dispatch, ...]:
         """Have a child run what ``give`` gives once the child can begin; return the tasks to be sent when it died."""
         child = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "roundelay_worker.recovery.quarantine_child"),
+            *guarded([sys.executable, "-m", "roundelay_worker.recovery.quarantine_child"], signal.SIGKILL),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
         )
@@ -83,7 +88,7 @@ class Quarantines:
     async def _judged(self, process_id: str, dispatch: Dispatch, code: int | None) -> tuple[Dispatch, ...]:
         if code == EXIT_DONE:
             return ()
-        acquitted = self._leaving or code is None or code in _ACQUITTING
+        acquitted = self._leaving or code == EXIT_BROKEN or (code in _SILENT and not self._may_judge())
         extra = {"message_id": dispatch.message_id, "code": code, "by_message": not acquitted}
         log.warning("quarantine_ended", extra=extra)
         ended = await self._store.ended_alone(process_id, dispatch.message_id, convicted=not acquitted)

@@ -14,7 +14,7 @@ from typing import Final
 from redis.exceptions import RedisError
 
 from roundelay_worker.delivery.outbox import Outbox
-from roundelay_worker.engine.advance import Advance
+from roundelay_worker.engine.ending import Ender
 from roundelay_worker.engine.inbox import Acceptor
 from roundelay_worker.engine.sessions import Sessions
 from roundelay_worker.loop.events import Condemned, Event, TimePassed
@@ -52,7 +52,7 @@ class Watchdog:
         self,
         store: Store,
         acceptor: Acceptor,
-        advance: Advance,
+        ender: Ender,
         outbox: Outbox,
         control: Control,
         sessions: Sessions,
@@ -66,7 +66,7 @@ class Watchdog:
     ) -> None:
         self._store = store
         self._acceptor = acceptor
-        self._advance = advance
+        self._ender = ender
         self._outbox = outbox
         self._control = control
         self._sessions = sessions
@@ -180,7 +180,7 @@ class Watchdog:
         await net.each(expired, str, lambda message_id: self._end(message_id, Condemned(failure, self._clock.now())))
 
     async def _end(self, message_id: str, event: Event | None = None) -> None:
-        await self._send(await self._advance.end_unowned(message_id, event))
+        await self._send(await self._ender.end_unowned(message_id, event))
 
     async def _stale_tasks(self) -> None:
         """Send again what was lost on its way: tasks overtaken by later ones, or missing from an empty queue."""

@@ -19,6 +19,7 @@ from kombu import Queue as CeleryQueue
 
 from roundelay.names import messages_queue, rounds_queue
 from roundelay_worker.process import logs
+from roundelay_worker.recovery.overdue import end_overdue_for_good
 from roundelay_worker.settings import EXIT_UNFIT, SUPERVISED, Settings, SettingsError, unknown_names
 from roundelay_worker.store.records import Dispatch, Queue
 from roundelay_worker.taskqueue.broker import Silence, SteadyAMQP, is_redis, transport_options
@@ -159,7 +160,11 @@ def _follow_worker(app: Celery, runtime: Runtime, rounds: Rounds) -> None:
     def log_our_way(**_: Any) -> None:
         logs.configure(runtime.settings.log_level)
 
+    def end_overdue(**_: Any) -> None:
+        end_overdue_for_good(runtime.settings)
+
     signals.setup_logging.connect(log_our_way, weak=False)
+    signals.beat_init.connect(end_overdue, weak=False)
     signals.worker_init.connect(begin, weak=False)
     signals.worker_shutting_down.connect(drain, weak=False)
     signals.worker_shutdown.connect(stop, weak=False)

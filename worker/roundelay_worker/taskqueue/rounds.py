@@ -117,6 +117,9 @@ def pool_of(rounds: Rounds) -> type[TaskPool]:
             rounds.begin(dispatch, callback)
             return None
 
+        def terminate_job(self, pid: int, signal: Any = None) -> None:
+            """Let a round go on: it is handed over when the grace time ends, and none can be stopped from here."""
+
         def on_stop(self) -> None:
             rounds.finish()
             super().on_stop()
