@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # what type checkers read; at run time __getattr__ does the s
         NotConfigured,
         RoundelayError,
         ServiceUnavailable,
+        UnreadableRecord,
     )
     from roundelay.messages import ModelOptions, Submission
     from roundelay.updates import Answer, CallNote, ErrorNote, MessageState, Update, Usage
@@ -49,6 +50,7 @@ __all__ = [
     "RoundelayError",
     "ServiceUnavailable",
     "Submission",
+    "UnreadableRecord",
     "Update",
     "Usage",
 ]
@@ -65,6 +67,7 @@ _HOMES = {
         "NotConfigured",
         "RoundelayError",
         "ServiceUnavailable",
+        "UnreadableRecord",
     ),
     "messages": ("ModelOptions", "Submission"),
     "updates": ("Answer", "CallNote", "ErrorNote", "MessageState", "Update", "Usage"),

@@ -4,10 +4,14 @@ import os
 import threading
 from collections.abc import Generator
 from dataclasses import dataclass, field
+from functools import partial
+from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, Unpack
+from weakref import finalize
 
-from roundelay._core.programs import Programs
+from roundelay._core.bounded_calls import call_within, start
+from roundelay._core.programs import IMPORT_SECONDS, Programs
 from roundelay._core.validation import Options
 from roundelay.messages import DEFAULT_MAX_MESSAGE_BYTES
 from roundelay.names import DEFAULT_PREFIX
@@ -25,20 +29,27 @@ class _SharedParts:
         self.programs = programs
         # Those of a parent process are kept and never used: closing them here could disturb it there.
         self._runners: dict[int, SyncRunner] = {}
+        # A client that is dropped without close lets go of its sockets and readers.
+        finalize(self, _let_go, self._runners).atexit = False
 
     @property
     def runner(self) -> "SyncRunner":
         runner = self._runners.get(os.getpid())
         if runner is None:
-            from roundelay._core.sync_runner import SyncRunner  # noqa: PLC0415 - see above
-
-            runner = self._runners.setdefault(os.getpid(), SyncRunner(self.programs.settings))
+            module = call_within(IMPORT_SECONDS, partial(import_module, "roundelay._core.sync_runner"))
+            runner = self._runners.setdefault(os.getpid(), module.SyncRunner(self.programs.settings))
         return runner
 
     def close(self) -> None:
         runner = self._runners.pop(os.getpid(), None)
         if runner is not None:
             runner.close()
+
+
+def _let_go(runners: "dict[int, SyncRunner]") -> None:
+    runner = runners.pop(os.getpid(), None)
+    if runner is not None:
+        start(runner.close)
 
 
 class Client:
@@ -84,7 +95,9 @@ class Client:
             IdempotencyConflict: the key was used before with another text or other options.
             ServiceUnavailable: Redis did not answer, or refuses.
         """
-        receipt = self._core.runner.run(self._core.programs.submit(text, options))
+        programs = self._core.programs
+        program = programs.submit(text, options, started_at=programs.clock())
+        receipt = self._core.runner.run(program)
         return Job(self._core, receipt.message_id, receipt.conversation_id)
 
     def get(self, message_id: str) -> "Job":
@@ -136,9 +149,11 @@ class Job:
         Raises as ``wait`` does; ``timeout`` counts for the whole.
         """
         runner = self._core.runner
-        return runner.follow(
-            self._core.programs.follow(self.message_id, after, timeout, runner.cursors, threading.Event())
-        )
+        program = self._core.programs.follow(self.message_id, after, timeout, runner.cursors, threading.Event())
+        return self._updates(runner.follow(program))
+
+    def _updates(self, updates: Generator[Update, None, None]) -> Generator[Update, None, None]:
+        yield from updates  # here, so that the client lives as long as its updates are read
 
     def cancel(self) -> bool:
         """Ask for the message to be cancelled; False if it had ended.

@@ -8,6 +8,7 @@
     ├── IdempotencyConflict              the same idempotency key with another text or other options
     ├── ServiceUnavailable               Redis did not answer, or refuses; nothing was accepted
     │   └── Unreachable                  … for now: it may be back in a moment
+    ├── UnreadableRecord                 Redis holds something of this message that this version cannot read
     ├── MessageNotFound (LookupError)    no such message, or its records have expired
     └── AnswerTimeout (TimeoutError)     the message goes on running; carries its state
 """
@@ -41,6 +42,10 @@ class ServiceUnavailable(RoundelayError):
 
 class Unreachable(ServiceUnavailable):
     """Redis is away for now; what waits or follows tries again by itself."""
+
+
+class UnreadableRecord(RoundelayError):
+    """What Redis holds of a message cannot be read: a newer worker wrote it, or somebody else did."""
 
 
 class MessageNotFound(RoundelayError, LookupError):

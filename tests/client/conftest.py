@@ -83,6 +83,10 @@ class Worker:
     def state(self, job, **fields: Any) -> None:
         self.redis.hset(names.state_key(self.prefix, job.message_id), mapping=fields)
 
+    def fill(self) -> None:
+        """Say that Redis holds all that the database knows."""
+        self.redis.set(names.filled_key(self.prefix), names.FILLED)
+
     def drop_stream(self, job) -> None:
         self.redis.delete(names.updates_key(self.prefix, job.message_id))
 

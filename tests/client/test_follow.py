@@ -24,7 +24,7 @@ def test_updates_come_as_they_are_written_and_end_after_ended(client, worker, in
     worker.update(job, 1, "accepted")
     worker.update(job, 2, "started")
     worker.delta(job, 2, 1, "He")
-    worker.delta(job, 2, 2, "llo")
+    worker.delta(job, 2, 2, "llo", offset=2)
     worker.end(job, 3, "Hello")
 
     updates = following.result()
@@ -235,6 +235,7 @@ def test_a_message_that_expires_meanwhile_is_not_found(client, worker, raw, pref
     job = client.submit("one")
     worker.end(job, 1)
     raw.delete(*raw.keys(f"{prefix}:*"))
+    worker.fill()
 
     with pytest.raises(MessageNotFound):
         next(job.follow())

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from roundelay import MessageNotFound, names
+from roundelay import MessageNotFound, ServiceUnavailable, names
 from roundelay._core.deadline import FORGOTTEN_SECONDS, NOBODY_SECONDS, ForgottenCheck
 from roundelay._core.redis_commands import Snapshot
 
@@ -53,20 +53,41 @@ def test_whoever_asks_for_a_forgotten_message_has_it_brought_back(client, worker
     assert found == expected
 
 
-def test_where_no_worker_listens_an_unknown_id_is_unknown_after_a_moment(client):
+def test_where_redis_is_empty_and_no_worker_listens_no_message_is_called_unknown(client):
+    job = client.get("m")
     started_at = time.monotonic()
 
-    for verb in (client.get("m").state, lambda: client.get("m").wait(30), lambda: list(client.get("m").follow())):
-        with pytest.raises(MessageNotFound):
+    for verb in (job.state, lambda: job.wait(30), lambda: list(job.follow())):
+        with pytest.raises(ServiceUnavailable, match="no worker has filled it yet"):
             verb()
 
     assert 3 * NOBODY_SECONDS <= time.monotonic() - started_at < 3 * NOBODY_SECONDS + 5
 
 
+def test_the_handle_that_submit_gave_is_not_told_either_that_its_message_is_unknown(client, raw):
+    job = client.submit("one")
+    raw.flushall()
+
+    for verb in (job.state, job.cancel, lambda: job.wait(30), lambda: list(job.follow(timeout=30))):
+        with pytest.raises(ServiceUnavailable, match="no worker has filled it yet"):
+            verb()
+
+
+def test_where_redis_holds_what_the_database_knows_an_unknown_id_is_unknown_at_once(client, worker):
+    worker.fill()
+    job = client.get("m")
+    started_at = time.monotonic()
+
+    for verb in (job.state, job.cancel, lambda: job.wait(30), lambda: list(job.follow())):
+        with pytest.raises(MessageNotFound):
+            verb()
+    assert time.monotonic() - started_at < NOBODY_SECONDS + 2
+
+
 def test_a_caller_who_does_not_wait_is_told_at_once(client):
     started_at = time.monotonic()
 
-    with pytest.raises(MessageNotFound):
+    with pytest.raises(ServiceUnavailable):
         client.get("m").wait(0)
 
     assert time.monotonic() - started_at < NOBODY_SECONDS

@@ -32,6 +32,7 @@ def client(request, url, prefix, worker, awaited):
         case "memory async":
             yield awaited(AsyncMemoryClient(by_text))
         case kind:
+            worker.fill()
             real = Client(url, prefix=prefix) if kind == "real" else awaited(AsyncClient(url, prefix=prefix))
             yield Answering(real, worker)
             real.close()

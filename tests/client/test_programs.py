@@ -241,6 +241,8 @@ def test_a_wait_without_timeout_gives_up_when_redis_was_away_for_long():
 def test_time_over_while_redis_is_away_tells_the_state_known_last():
     clock = Clock()
     deadline = Deadline("p", "m", 5.0, clock)
+    assert isinstance(deadline.timed_out(), ServiceUnavailable), "nothing is known yet, not even that it is unknown"
+    deadline.is_filled = True
     assert isinstance(deadline.timed_out(), MessageNotFound)
     deadline.state = MessageState(message_id="m", conversation_id="c", status="running")
     clock.now += 6
@@ -290,7 +292,15 @@ def test_a_tracker_says_nothing_after_the_end_and_nothing_of_what_it_cannot_read
         (theirs.OutOfMemoryError("OOM secret"), False),
         (theirs.AuthenticationError("secret"), False),
         (theirs.NoPermissionError("secret"), False),
-        (theirs.ReadOnlyError("secret"), False),
+        (theirs.ReadOnlyError("secret"), True),
+        (theirs.MasterDownError("secret"), True),
+        (theirs.ClusterDownError("secret"), True),
+        (theirs.ResponseError("UNBLOCKED force unblock from blocking operation, instance state changed"), True),
+        (theirs.ResponseError("BUSY Redis is busy running a script"), True),
+        (theirs.ResponseError("NOREPLICAS Not enough good replicas to write."), True),
+        (theirs.ResponseError("ERR Error running script (call to f_1): @user_script:3: -READONLY secret"), True),
+        (theirs.ResponseError("WRONGTYPE Operation against a key holding the wrong kind of value"), False),
+        (ValueError("secret"), True),
         (theirs.ResponseError("MISCONF secret"), False),
         (theirs.BusyLoadingError("secret"), True),
         (theirs.TimeoutError("secret"), True),

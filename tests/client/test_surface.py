@@ -31,6 +31,7 @@ PUBLIC = {
     "RoundelayError",
     "ServiceUnavailable",
     "Submission",
+    "UnreadableRecord",
     "Update",
     "Usage",
 }

@@ -185,6 +185,7 @@ def test_an_expired_message_is_not_found(client, worker, raw, prefix):
     job = client.submit("one")
     worker.end(job, 1)
     raw.delete(*raw.keys(f"{prefix}:*"))
+    worker.fill()
 
     with pytest.raises(MessageNotFound, match="expired"):
         job.wait(5)

@@ -49,16 +49,19 @@ T = TypeVar("T")
 class AsyncRunner:
     """The connections and readers of one event loop."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, sender: TaskSender) -> None:
         url = redis_connections.without_our_options(settings.redis_url)
-        twice, once = Retry(NoBackoff(), redis_connections.SECOND_TRIES), Retry(NoBackoff(), 0)
+        twice, once = (
+            Retry(NoBackoff(), redis_connections.SECOND_TRIES, redis_connections.RECONNECTING),
+            Retry(NoBackoff(), 0),
+        )
         calls = redis.BlockingConnectionPool.from_url(url, retry=twice, **redis_connections.call_options(url))
         reads = redis.ConnectionPool.from_url(url, retry=once, **redis_connections.read_options(url))
         self._calls: Any = redis_connections.raw(redis.Redis(connection_pool=calls))
         self._reads: Any = redis_connections.raw(redis.Redis(connection_pool=reads))
         self.subscriptions = Subscriptions(settings.prefix)
         self.cursors = StreamCursors(settings.prefix)
-        self._sender = TaskSender(settings)
+        self._sender = sender  # it knows no event loop, so it is shared and outlives this one
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def run(self, program: Program[T]) -> T:
@@ -97,7 +100,6 @@ class AsyncRunner:
             for task in self._tasks:
                 task.cancel()
             await asyncio.wait(self._tasks, timeout=0.1)
-        await _join(start(self._sender.close))
         await self._calls.aclose(close_connection_pool=True)
         await self._reads.aclose(close_connection_pool=True)
 
@@ -110,7 +112,7 @@ class AsyncRunner:
     async def _act(self, op: Operation) -> Any:
         match op:
             case Command():
-                return op.read(await self._call(op))
+                return op.result(await self._call(op))
             case WaitFor(asyncio.Event() as signal, timeout):
                 # Not asyncio.wait_for: before Python 3.12 it drops a cancellation that coincides with the signal.
                 with suppress(TimeoutError):

@@ -4,10 +4,10 @@ from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from celery import Celery
 from kombu.connection import Connection
 from kombu.pools import ProducerPool
 
+from roundelay._core.celery_app import isolated_app
 from roundelay.names import ANSWER_TASK
 
 POOL: Final = 8
@@ -29,9 +29,7 @@ class CelerySender:
 
     def __init__(self, broker_url: str, queue: str) -> None:
         self._queue = queue
-        self._app = Celery("roundelay", set_as_current=False, broker=broker_url)
-        self._app.conf.update(task_ignore_result=True, result_backend=None)
-        # Celery itself would prefer CELERY_BROKER_URL, which may be that of another application.
+        self._app = isolated_app(broker_url, set_as_current=False)
         connect: Any = Connection
         connection = connect(
             broker_url, connect_timeout=CONNECT_SECONDS, transport_options=transport_options(broker_url)
@@ -47,6 +45,8 @@ class CelerySender:
                 ANSWER_TASK,
                 args=[message_id],
                 task_id=message_id,
+                root_id=message_id,  # not that of a task of the web app which submits
+                add_to_parent=False,
                 queue=self._queue,
                 producer=producer,
                 ignore_result=True,

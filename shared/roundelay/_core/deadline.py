@@ -1,7 +1,7 @@
 """Deadlines of calls: how long a program waits, and how long it tolerates a Redis that is away.
 
 Workers mark in Redis when it holds everything that the database knows. Until then an unknown id may have been
-forgotten by a Redis that was emptied, so it is looked up again for some seconds; after that it is unknown at once.
+forgotten by a Redis that was emptied, so it is looked up again for some seconds, and is never called unknown.
 """
 
 from dataclasses import dataclass, field, replace
@@ -31,6 +31,8 @@ class Deadline:
     timeout: float | None
     clock: Clock
     state: MessageState | None = None
+    is_filled: bool = False
+    """Redis held what the database knows when it was looked at last."""
     _started_at: float = field(init=False)
     _contact_at: float = field(init=False)
 
@@ -59,7 +61,7 @@ class Deadline:
             self.tolerate(error)
             raise
         self.note_contact()
-        self.state = look.state or self.state
+        self.state, self.is_filled = look.state or self.state, look.is_filled
         return look
 
     def note_contact(self) -> None:
@@ -73,19 +75,21 @@ class Deadline:
         if self.is_over or self.clock() - self._contact_at > LIMIT_AWAY:
             raise ServiceUnavailable(str(error)) from error
 
-    def timed_out(self) -> AnswerTimeout | MessageNotFound:
+    def timed_out(self) -> AnswerTimeout | MessageNotFound | ServiceUnavailable:
         """Return the error for a message that has not ended in time."""
         if self.state is None:
-            return not_found()
+            return not_found(is_filled=self.is_filled)
         text = f"no answer within {self.timeout:g} s; the message is {self.state.status} and goes on"
         if self.state.worker == "lost":
             text += " as soon as a worker takes over: the one that ran it has gone silent"
         return AnswerTimeout(text, self.state)
 
 
-def not_found() -> MessageNotFound:
-    """Return the error for an id that Redis does not know."""
-    return MessageNotFound("no such message here, or its records have expired")
+def not_found(*, is_filled: bool = True) -> MessageNotFound | ServiceUnavailable:
+    """Return the error for an id that Redis does not know; one that was emptied knows nothing of what it forgot."""
+    if is_filled:
+        return MessageNotFound("no such message here, or its records have expired")
+    return ServiceUnavailable("Redis was emptied, or is new, and no worker has filled it yet: ask again later")
 
 
 FORGOTTEN_SECONDS: Final = 10.0
@@ -93,6 +97,8 @@ FORGOTTEN_SECONDS: Final = 10.0
 NOBODY_SECONDS: Final = 0.7
 """How long to wait for a worker that listens: after a restart of Redis they are back within half a second."""
 SOON: Final = 0.2
+RESTORE_SECONDS: Final = 3.0
+"""Seconds that the workers have to publish an ended message again before what is missing of it is called lost."""
 
 
 @dataclass(slots=True)
@@ -115,10 +121,10 @@ class ForgottenCheck:
 
 
 def find_message(prefix: str, message_id: str, clock: Clock, signal: Signal) -> Program[Snapshot]:
-    """Look until the message is known, or raise MessageNotFound once Redis cannot have forgotten it."""
+    """Look until the message is known; MessageNotFound if it is not, ServiceUnavailable if nobody can know."""
     forgotten = ForgottenCheck(prefix, message_id, clock)
     while not (look := (yield from execute(redis_commands.look(prefix, message_id)))).known:
         if not (yield from forgotten.lasts(look)):
-            raise not_found()
+            raise not_found(is_filled=look.is_filled)
         yield WaitFor(signal, SOON)
     return look

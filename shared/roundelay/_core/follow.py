@@ -17,12 +17,12 @@ from pydantic import ValidationError
 
 from roundelay import names
 from roundelay._core import redis_commands
-from roundelay._core.deadline import Deadline, ForgottenCheck, not_found
+from roundelay._core.deadline import RESTORE_SECONDS, Deadline, ForgottenCheck, not_found
 from roundelay._core.operations import Command, Emit, Program, Signal, WaitFor, WakeReader, execute
 from roundelay._core.redis_commands import Entry, Snapshot, StreamId
 from roundelay._core.shared_reader import Clock, Pause, SharedReader, pauses
 from roundelay.errors import RoundelayError, Unreachable
-from roundelay.updates import Answer, Ended, Gap, Update
+from roundelay.updates import Answer, Ended, Gap, TextDelta, TextReset, Update
 
 BUFFER: Final = 256
 BLOCK_SECONDS: Final = 2.0
@@ -158,19 +158,17 @@ def reading(cursors: StreamCursors) -> Generator[Read | Pause, Any, None]:
         request = cursors.request()
         try:
             reply = yield request
-        except RoundelayError:
+            streams = redis_commands.read_streams(reply)
+        except (RoundelayError, ValueError, TypeError, LookupError):  # away, or what came is no reply
             cursors.detach_all()
             yield next(pause)
         else:
-            cursors.deliver(request, redis_commands.read_streams(reply))
+            cursors.deliver(request, streams)
             pause = pauses()
 
 
 CHECK_EVERY: Final = 10.0
 """Seconds of silence after which the follower looks whether the message has ended unnoticed."""
-
-RESTORE_SECONDS: Final = 3.0
-"""Seconds that the workers have to rebuild the stream of an ended message before its rest is called lost."""
 
 FORGOTTEN_SECONDS: Final = 30.0
 """Seconds that the workers have to publish a message again that an emptied Redis has forgotten."""
@@ -180,6 +178,15 @@ LARGEST_SEQ: Final = 2**63 - 1
 """Redis refuses stream ids that are much larger."""
 
 
+@dataclass(frozen=True, slots=True)
+class _ShownText:
+    """How many characters of an attempt at a turn were returned."""
+
+    turn: int
+    attempt: int | None
+    length: int
+
+
 @dataclass(slots=True)
 class Tracker:
     """Turns stream entries into updates: none twice, and a ``gap`` for what is missing."""
@@ -187,10 +194,16 @@ class Tracker:
     message_id: str
     seq: int = 0
     ended: bool = False
+    unreadable: StreamId | None = None
+    """The place of the last entry that is no update that we know."""
     cursor: StreamId = field(init=False)
+    resumed_at: int | None = field(init=False)
+    """The update after which this reader goes on: it may have shown the text behind it already."""
+    _text: "_ShownText | None" = None
 
     def __post_init__(self) -> None:
         self.cursor = (self.seq, 0)
+        self.resumed_at = self.seq or None
 
     def take(self, entries: list[Entry]) -> Iterator[Update]:
         """Return the updates of these entries that were not returned before, up to ``ended``."""
@@ -213,7 +226,8 @@ class Tracker:
     def _next(self, entry_id: StreamId, text: bytes) -> Iterator[Update]:
         seq, position = entry_id
         update = _parse(text)
-        if update is None:  # not an update that we know; if it was durable, the next one shows the gap
+        if update is None:  # if it was durable, the next one shows the gap
+            self.unreadable = entry_id
             return
         if position == 0 and seq > self.seq + 1:
             yield self._gap(seq - 1, update.at)
@@ -221,8 +235,27 @@ class Tracker:
             self.seq = seq
         elif seq > self.seq:
             yield self._gap(seq, update.at)
-        self.ended = update.kind == "ended"
-        yield update
+        self.ended = isinstance(update, Ended)
+        if isinstance(update, TextDelta):
+            yield from self._add_text(update, seq)
+        else:
+            if isinstance(update, TextReset):
+                self._text = _ShownText(update.turn, update.attempt, 0)
+            yield update
+
+    def _add_text(self, delta: TextDelta, seq: int) -> Iterator[Update]:
+        """Return the part of this piece that was not returned before, behind a reset where older text may be shown."""
+        shown = self._text
+        if shown is None or (shown.turn, shown.attempt) != (delta.turn, delta.attempt):
+            is_resumed = shown is None and seq == self.resumed_at
+            if is_resumed or (shown is not None and shown.turn == delta.turn):
+                yield TextReset(at=delta.at, message_id=self.message_id, turn=delta.turn, attempt=delta.attempt)
+            shown = _ShownText(delta.turn, delta.attempt, 0)
+        known = max(0, shown.length - delta.offset)
+        length = max(shown.length, delta.offset + len(delta.text))
+        self._text = _ShownText(delta.turn, delta.attempt, length)
+        if known < len(delta.text):
+            yield delta.model_copy(update={"text": delta.text[known:], "offset": delta.offset + known})
 
     def _gap(self, last: int, at: datetime) -> Gap:
         first, self.seq = self.seq + 1, last
@@ -306,11 +339,12 @@ class Follow:
         match course:
             case "done":
                 self.is_done = True
-                if look.answer and look.tail and look.tail[0] < self.tracker.seq:  # a number beyond the end
+                is_beyond = look.tail is not None and look.tail[0] < self.tracker.seq
+                if look.tail and look.answer and (is_beyond or self.tracker.unreadable == look.tail):
                     yield Emit(self.tracker.end(look.answer, look.tail[0]))
             case "unknown":
                 if not (yield from self.forgotten.lasts(look)):
-                    raise not_found()
+                    raise not_found(is_filled=look.is_filled)
                 yield from self._listen(SOON)
             case "listen":
                 self.restore_until = None
@@ -346,7 +380,7 @@ class Follow:
             for update in self.tracker.close(look.answer, look.state.seq if look.state else 0):
                 yield Emit(update)
         elif look.ended or not look.known:
-            raise not_found()
+            raise not_found(is_filled=look.is_filled)
 
     def _say(self, entries: list[Entry]) -> Program[None]:
         self.was_known = self.was_known or bool(entries)

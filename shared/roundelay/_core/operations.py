@@ -7,13 +7,14 @@ async runner each perform them in a few lines, so every method is written once (
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from roundelay._core.redis_scripts import Script
-from roundelay.errors import RoundelayError
+from roundelay.errors import RoundelayError, UnreadableRecord
 from roundelay.updates import Update
 
 T = TypeVar("T")
+_UNREADABLE: Final = "what Redis holds of this message cannot be read: is a worker newer than this client?"
 Word = str | int | float
 
 
@@ -37,6 +38,14 @@ class Command(Generic[T]):
     keys: tuple[str, ...] = ()
     limit: float = 4.0
     """Seconds for one question, connecting and name look-up included."""
+
+    def result(self, reply: Any) -> T:
+        """Return what the reply says; a reply of another shape raises ``UnreadableRecord``."""
+        try:
+            return self.read(reply)
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
+            # "from None": pydantic's errors hold what they could not read
+            raise UnreadableRecord(f"{_UNREADABLE} ({type(error).__name__})") from None
 
     def command(self, *, by_text: bool = False) -> tuple[Word, ...]:
         """Return the command as sent; ``by_text`` for a server that does not know the script yet."""

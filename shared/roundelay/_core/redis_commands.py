@@ -4,11 +4,13 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
+from pydantic import ValidationError
+
 from roundelay import names
 from roundelay._core import redis_scripts
 from roundelay._core.operations import Command
 from roundelay.messages import Submission
-from roundelay.updates import Answer, MessageState
+from roundelay.updates import Answer, Ended, MessageState
 
 FINAL = frozenset(get_args(names.Status))
 
@@ -52,7 +54,7 @@ class Snapshot:
 def read_snapshot(message_id: str, reply: Any) -> Snapshot:
     """Read the reply of the script ``LOOK``."""
     raw_answer, raw_state, record, last, lost, filled = reply
-    answer = Answer.model_validate_json(raw_answer) if raw_answer else None
+    answer = Answer.model_validate_json(raw_answer) if raw_answer else _answer_of(last)
     fields = {as_text(k): as_text(v) for k, v in zip(raw_state[::2], raw_state[1::2], strict=True)}
     return Snapshot(
         answer=answer,
@@ -61,6 +63,16 @@ def read_snapshot(message_id: str, reply: Any) -> Snapshot:
         tail_ends=bool(last) and _kind(last[1]) == "ended",
         is_filled=bool(filled),
     )
+
+
+def _answer_of(last: Any) -> Answer | None:
+    """Return the answer within the last update: its own key may be gone, evicted or deleted."""
+    if not last or _kind(last[1]) != "ended":
+        return None
+    try:
+        return Ended.model_validate_json(last[1]).answer
+    except ValidationError:
+        return None
 
 
 def _kind(text: bytes) -> str:

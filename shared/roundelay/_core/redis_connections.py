@@ -1,5 +1,6 @@
 """redis-py as both runners use it: options of the pools, raw replies, and its errors translated into ours."""
 
+import re
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode
 
@@ -8,7 +9,7 @@ import redis.exceptions as theirs
 from roundelay._core.follow import BLOCK_SECONDS
 from roundelay._core.redis_commands import as_text
 from roundelay._core.wait import Notice
-from roundelay.errors import ServiceUnavailable, Unreachable
+from roundelay.errors import ServiceUnavailable, Unreachable, UnreadableRecord
 
 CONNECT_SECONDS: Final = 1.5
 SOCKET_SECONDS: Final = 2.0
@@ -70,8 +71,11 @@ def read_notice(message: dict[str, Any] | None) -> Notice | None:
     return Notice(message["type"], as_text(channel), body if isinstance(body, bytes) else b"")
 
 
-REDIS_ERRORS = (theirs.RedisError, OSError)
-"""What a call to Redis may raise."""
+REDIS_ERRORS = (theirs.RedisError, OSError, ValueError, TypeError, LookupError, AttributeError)
+"""What a call to Redis may raise; the last four where what comes is no reply at all."""
+
+RECONNECTING: Final = (theirs.ConnectionError, theirs.TimeoutError, theirs.ReadOnlyError, theirs.MasterDownError)
+"""Errors after which a call is made once more, on a new connection: after a failover another server answers there."""
 
 
 _MEANINGS: tuple[tuple[tuple[type[Exception], ...], type[ServiceUnavailable], str], ...] = (
@@ -81,7 +85,13 @@ _MEANINGS: tuple[tuple[tuple[type[Exception], ...], type[ServiceUnavailable], st
         ServiceUnavailable,
         "Redis refuses the user or password, or a permission is missing",
     ),
-    ((theirs.ReadOnlyError,), ServiceUnavailable, "this Redis is a read-only replica: the URL must name the primary"),
+    (
+        (theirs.ReadOnlyError,),
+        Unreachable,
+        "this Redis is a read-only replica: it fails over, or the URL must name the primary",
+    ),
+    ((theirs.MasterDownError,), Unreachable, "this Redis is a replica that has lost its primary"),
+    ((theirs.TryAgainError, theirs.ClusterDownError), Unreachable, "Redis cannot serve this for now"),
     ((theirs.BusyLoadingError,), Unreachable, "Redis is still loading its data"),
     ((theirs.TimeoutError, TimeoutError), Unreachable, "Redis did not answer in time"),
     ((theirs.ConnectionError, OSError), Unreachable, "Redis cannot be reached"),
@@ -89,12 +99,24 @@ _MEANINGS: tuple[tuple[tuple[type[Exception], ...], type[ServiceUnavailable], st
 """The first that fits counts: some of these are subclasses of later ones."""
 
 
-def translate(error: BaseException) -> ServiceUnavailable:
+_PASSING: Final = re.compile(
+    r"(?:^|[ -])(READONLY|MASTERDOWN|BUSY|UNBLOCKED|LOADING|TRYAGAIN|CLUSTERDOWN|NOREPLICAS)\b"
+)
+"""Refusals that end by themselves. Before Redis 7 a script's error had its code in the middle."""
+
+
+def translate(error: BaseException) -> ServiceUnavailable | UnreadableRecord:
     """Return what to raise instead of ``error``; no address, key or text of it is shown."""
     for types, ours, meaning in _MEANINGS:
         if isinstance(error, types):
             return ours(meaning)
-    return ServiceUnavailable(f"Redis refuses the command ({_code(error)})")
+    if isinstance(error, theirs.RedisError):
+        if "WRONGTYPE" in str(error):
+            return UnreadableRecord("Redis holds something of another kind under a name of this message")
+        if passing := _PASSING.search(str(error)):
+            return Unreachable(f"Redis refuses the command for now ({passing[1]})")
+        return ServiceUnavailable(f"Redis refuses the command ({_code(error)})")
+    return Unreachable(f"Redis said something that is no reply ({type(error).__name__})")
 
 
 def _code(error: BaseException) -> str:

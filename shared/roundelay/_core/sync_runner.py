@@ -50,7 +50,10 @@ class SyncRunner:
 
     def __init__(self, settings: Settings) -> None:
         url = redis_connections.without_our_options(settings.redis_url)
-        twice, once = Retry(NoBackoff(), redis_connections.SECOND_TRIES), Retry(NoBackoff(), 0)
+        twice, once = (
+            Retry(NoBackoff(), redis_connections.SECOND_TRIES, redis_connections.RECONNECTING),
+            Retry(NoBackoff(), 0),
+        )
         calls = redis.BlockingConnectionPool.from_url(url, retry=twice, **redis_connections.call_options(url))
         reads = redis.ConnectionPool.from_url(url, retry=once, **redis_connections.read_options(url))
         self._calls: Any = redis_connections.raw(redis.Redis(connection_pool=calls))
@@ -111,7 +114,7 @@ class SyncRunner:
     def _act(self, op: Operation) -> Any:
         match op:
             case Command():
-                return op.read(self._call(op))
+                return op.result(self._call(op))
             case WaitFor(threading.Event() as signal, timeout):
                 signal.wait(timeout)
             case WakeReader(reader):

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import uuid4
 
+from pydantic import ValidationError
+
 from roundelay import names
 from roundelay._core import redis_commands
-from roundelay._core.deadline import Deadline, ForgottenCheck, not_found
+from roundelay._core.deadline import RESTORE_SECONDS, Deadline, ForgottenCheck, not_found
 from roundelay._core.operations import Command, Program, Signal, WaitFor, WakeReader, execute
 from roundelay._core.redis_commands import Snapshot
 from roundelay._core.shared_reader import Clock, Pause, SharedReader, pauses
@@ -193,6 +195,7 @@ class Wait:
         self.deadline, self.subscriptions, self.signal = deadline, subscriptions, signal
         self.subscription = Subscription(names.answer_key(deadline.prefix, deadline.message_id), signal)
         self.was_known = self.is_forgotten = False
+        self.restore_until: float | None = None
         self.forgotten = ForgottenCheck(deadline.prefix, deadline.message_id, deadline.clock)
 
     def run(self) -> Program[Answer]:
@@ -209,8 +212,8 @@ class Wait:
         while True:
             yield WaitFor(self.signal, self.deadline.left(wait))
             self.signal.clear()
-            if self.subscription.answer is not None:
-                return Answer.model_validate_json(self.subscription.answer)
+            if (told := self._told()) is not None:
+                return told
             try:
                 answer = yield from self._look()
             except Unreachable:
@@ -218,17 +221,36 @@ class Wait:
                 continue
             if answer is not None:
                 return answer
-            wait, delay = (ASK_EVERY if self.is_forgotten else LOOK_EVERY), pauses()
+            wait, delay = (ASK_EVERY if self.is_forgotten or self.restore_until else LOOK_EVERY), pauses()
             yield WakeReader(self.subscriptions)
+
+    def _told(self) -> Answer | None:
+        """Return the answer that was published; if that cannot be read, the stored one is looked at."""
+        told, self.subscription.answer = self.subscription.answer, None
+        try:
+            return None if told is None else Answer.model_validate_json(told)
+        except ValidationError:
+            return None
 
     def _look(self) -> Program[Answer | None]:
         look = yield from self.deadline.look()
         if look.answer is not None:
             return look.answer
-        yield from self._note_unknown(look)
+        if look.ended:
+            yield from self._restore(look)
+        else:
+            yield from self._note_unknown(look)
         if self.deadline.is_over:
             raise self.deadline.timed_out()
         return None
+
+    def _restore(self, look: Snapshot) -> Program[None]:
+        """The message has ended and its answer is gone from Redis: the workers have it, or it has expired."""
+        now = self.deadline.clock()
+        self.restore_until = self.restore_until or now + RESTORE_SECONDS
+        if now >= self.restore_until:
+            raise not_found(is_filled=look.is_filled)
+        yield from execute(redis_commands.restore(self.deadline.prefix, self.deadline.message_id))
 
     def _note_unknown(self, look: Snapshot) -> Program[None]:
         self.was_known = self.was_known or look.known
@@ -237,5 +259,5 @@ class Wait:
             yield from execute(redis_commands.restore(self.deadline.prefix, self.deadline.message_id))
         elif not look.known:
             if not (yield from self.forgotten.lasts(look)):
-                raise not_found()
+                raise not_found(is_filled=look.is_filled)
             self.is_forgotten = True

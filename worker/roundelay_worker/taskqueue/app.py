@@ -17,6 +17,7 @@ from typing import Any
 from celery import Celery, signals
 from kombu import Queue as CeleryQueue
 
+from roundelay._core.celery_app import isolated_app
 from roundelay.names import messages_queue, rounds_queue
 from roundelay_worker.process import logs
 from roundelay_worker.recovery.overdue import end_overdue_for_good
@@ -36,13 +37,10 @@ _ANSWERS_WITHIN = 5.0
 
 def celery_app(settings: Settings) -> Celery:
     """Return the Celery app, configured for the broker of ``settings``; it knows no task yet."""
-    app = Celery("roundelay", broker=settings.broker_url, amqp=SteadyAMQP)
+    app = isolated_app(settings.broker_url, amqp=SteadyAMQP)
     on_redis = is_redis(settings.broker_url)
     names = (rounds_queue(settings.prefix), messages_queue(settings.prefix))
     app.conf.update(
-        # Both set: Celery itself would prefer CELERY_BROKER_URL, which may be that of another application.
-        broker_read_url=settings.broker_url,
-        broker_write_url=settings.broker_url,
         task_queues=[CeleryQueue(name, no_ack=on_redis) for name in names],
         task_default_queue=messages_queue(settings.prefix),
         task_ignore_result=True,
