@@ -16,14 +16,17 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Final, Self, Unpack
 
 from roundelay._core.deadline import not_found
+from roundelay._core.follow import Tracker
+from roundelay._core.redis_commands import Entry, StreamId
 from roundelay._core.validation import Options, ValidatedSubmission, validate
 from roundelay.errors import AnswerTimeout, IdempotencyConflict
 from roundelay.messages import DEFAULT_MAX_MESSAGE_BYTES, Submission
 from roundelay.updates import Answer, MessageState, Update
 
+PROVISIONAL: Final = frozenset({"text_delta", "text_reset", "tool_progress"})
 Reply = Callable[[Submission], str | Answer | None]
 
 
@@ -38,7 +41,12 @@ class _Record:
     digest: str
     submitted_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     answer: Answer | None = None
-    updates: list[Update] = field(default_factory=list)
+    entries: list[Entry] = field(default_factory=list)
+
+    @property
+    def tail(self) -> StreamId:
+        """The place of the last update."""
+        return self.entries[-1][0] if self.entries else (0, 0)
 
     def state(self) -> MessageState:
         return MessageState(
@@ -47,7 +55,7 @@ class _Record:
             user_id=self.submission.user_id,
             status=self.answer.status if self.answer else "running",
             submitted_at=self.submitted_at,
-            seq=len(self.updates),
+            seq=self.tail[0],
         )
 
 
@@ -91,12 +99,15 @@ class MemoryClient:
         return MemoryJob(self, message_id)
 
     def report(self, message_id: str, kind: str, **fields: Any) -> None:
-        """Add a durable update, as a worker does while it works."""
+        """Add an update, as a worker does while it works; durable kinds get the next number."""
         with self._changed:
             record = self.record(message_id)
-            seq = len(record.updates) + 1
-            told = {"kind": kind, "at": datetime.now(UTC), "message_id": message_id, "seq": seq, **fields}
-            record.updates.append(Update.model_validate(told))
+            seq, position = record.tail
+            place = (seq, position + 1) if kind in PROVISIONAL else (seq + 1, 0)
+            told = {"kind": kind, "at": datetime.now(UTC), "message_id": message_id, **fields}
+            if kind not in PROVISIONAL:
+                told["seq"] = place[0]
+            record.entries.append((place, Update.model_validate(told).to_json().encode()))
             self._changed.notify_all()
 
     def finish(self, message_id: str, reply: str | Answer) -> None:
@@ -125,11 +136,11 @@ class MemoryClient:
             raise not_found()
         return self._records[message_id]
 
-    def await_until(self, message_id: str, timeout: float | None, seq: int) -> _Record:
-        """Return the record as soon as it has more than ``seq`` updates or an answer."""
+    def await_until(self, message_id: str, timeout: float | None, place: StreamId) -> _Record:
+        """Return the record as soon as it has updates after ``place`` or an answer."""
         with self._changed:
             record = self.record(message_id)
-            if not self._changed.wait_for(lambda: record.answer or len(record.updates) > seq, timeout):
+            if not self._changed.wait_for(lambda: record.answer or record.tail > place, timeout):
                 raise AnswerTimeout(f"no answer within {timeout:g} s; the message goes on", record.state())
             return record
 
@@ -175,20 +186,19 @@ class MemoryJob:
             if record.answer is not None:
                 return record.answer
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            self._client.await_until(self.message_id, left, len(record.updates))
+            self._client.await_until(self.message_id, left, record.tail)
 
     def follow(self, after: int = 0, timeout: float | None = None) -> Generator[Update, None, None]:
         """Return the updates as they come, up to ``ended``."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        while True:
+        tracker = Tracker(self.message_id, after)
+        while not tracker.ended:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            record = self._client.await_until(self.message_id, left, after)
-            if record.answer is not None and after > len(record.updates):
-                after = len(record.updates) - 1
-            for update in record.updates[after:]:
-                after += 1
-                yield update
-            if record.answer is not None and after >= len(record.updates):
+            record = self._client.await_until(self.message_id, left, tracker.cursor)
+            yield from tracker.take(list(record.entries))
+            if record.answer is not None and tracker.cursor >= record.tail and not tracker.ended:
+                if after > record.tail[0]:  # a number beyond the end
+                    yield tracker.end(record.answer, record.tail[0])
                 return
 
     def cancel(self) -> bool:

@@ -396,6 +396,6 @@ async def request(
     async def send(message: dict[str, Any]) -> None:
         said.append(message)
 
-    headers = [(b"last-event-id", last_seen)] if last_seen else []
+    headers = [(b"cookie", b"user=u1"), *([(b"last-event-id", last_seen)] if last_seen else [])]
     await app({"type": "http", "method": method, "path": path, "headers": headers, "state": state}, receive, send)
     return said[0]["status"], b"".join(message.get("body", b"") for message in said).decode()

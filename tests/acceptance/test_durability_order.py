@@ -139,6 +139,7 @@ def test_every_reader_gets_every_update_whatever_the_pace(deploy):  # C8, C17, r
 def test_another_deployment_on_the_same_redis_knows_nothing_of_ours(deploy):  # C9, A29
     ours, theirs = deploy("sqlite"), deploy("sqlite")
     ours.start()
+    theirs.start()
     job = ours.ask({"text": "ours"}, name="c9")
     ours.settled(job)
 

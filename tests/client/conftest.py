@@ -66,6 +66,7 @@ class Worker:
         body = {
             "message_id": job.message_id,
             "conversation_id": job.conversation_id or "c",
+            "user_id": (self.redis.hget(names.state_key(self.prefix, job.message_id), "user_id") or b"").decode(),
             "status": status,
             "text": text,
             "finished_at": datetime.now(UTC).isoformat(),

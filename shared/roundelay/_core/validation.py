@@ -26,11 +26,15 @@ class Options(TypedDict, total=False):
     """What ``submit`` takes beside the text; what is left out is decided by the worker's settings.
 
     ``conversation_id`` and ``user_id`` are of ``[A-Za-z0-9._:-]{1,128}``; a conversation left out is a fresh one.
-    ``tools`` are names (left out: all; ``[]``: none). ``message_timeout`` is in seconds. ``context`` (JSON, at most
-    16 KiB) reaches tools only; ``metadata`` (JSON) comes back in the answer. ``on_busy`` says what to do while the
-    conversation has a message that has not ended: ``queue`` (the default) goes after it, ``reject`` ends at once as
-    ``failed`` with the code ``busy``, ``interrupt`` cancels all such and follows. ``idempotency_key`` (1 to 255
-    characters, per user and conversation) makes a repeated submit return the first handle.
+    ``model`` is ``provider:model``; ``system`` is what the model is told first. ``tools`` are names (left out: all;
+    ``[]``: none). ``max_rounds`` caps the rounds of tools (0: none), ``max_total_tokens`` input and output together,
+    ``message_timeout`` (seconds) the whole message from its first start. ``model_options`` are ``temperature``,
+    ``max_output_tokens`` and ``reasoning_effort``; what a model refuses is left out once and logged. ``context``
+    (JSON, at most 16 KiB) reaches tools only; ``metadata`` (JSON) comes back in the answer. ``language`` is a tag
+    (``pt-BR``) for texts that are not the model's own; left out, it is guessed from the message. ``on_busy`` says what
+    to do while the conversation has a message that has not ended: ``queue`` (the default) goes after it, ``reject``
+    ends at once as ``failed`` with the code ``busy``, ``interrupt`` cancels all such and follows. ``idempotency_key``
+    (1 to 255 characters, per user and conversation) makes a repeated submit return the first handle.
     """
 
     conversation_id: str | None

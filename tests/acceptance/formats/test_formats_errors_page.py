@@ -5,18 +5,18 @@ from pathlib import Path
 from typing import get_args
 
 from roundelay_worker.loop.texts import FAREWELLS
-from roundelay_worker.loop.turns import _DISCARDED
+from roundelay_worker.loop.turns import _DISCARDED, _UNUSABLE
 from roundelay_worker.providers.base import FailureCode
 
 ROOT = Path(__file__).parents[3]
 SOURCES = ROOT / "worker" / "roundelay_worker"
-MADE = re.compile(r'\b(?:Failure|CannotStart|failure|settled_error)\(\s*"([a-z_]+)"')
+MADE = re.compile(r'\b(?:Failure|CannotStart|failure|settled_error|_retrying\(state, stage,)\(?\s*"([a-z_]+)"')
 
 
 def codes_in_the_source() -> set[str]:
     files = [file for file in SOURCES.rglob("*.py") if "testing" not in file.parts]
     made = {code for file in files for code in MADE.findall(file.read_text())}
-    return made | set(get_args(FailureCode)) | set(_DISCARDED)
+    return made | set(get_args(FailureCode)) | set(_DISCARDED) | set(_UNUSABLE.values())
 
 
 def codes_on_the_page(until: str = "") -> set[str]:
