@@ -136,9 +136,9 @@ def test_progress_elsewhere_than_on_a_terminal_is_one_line_a_step():
         "[  0.0 s] accepted",
         "[  0.0 s] turn 1: asking the model",
         "[  0.0 s] turn 1: rate_limited; asking again in 1 s",
-        "[  0.0 s] turn 1: running search",
-        "[  0.0 s] turn 1: search done after 2.0 s",
-        "[  0.0 s] turn 1: calculator failed after 1.0 s",
+        "[  0.0 s] round 1: running search",
+        "[  0.0 s] round 1: search done after 2.0 s",
+        "[  0.0 s] round 1: calculator failed after 1.0 s",
     ]
 
 
@@ -147,7 +147,7 @@ def test_a_tools_own_word_is_shown_behind_its_name():
 
     Progress(stream, clock=lambda: 0.0).show(update("tool_progress", turn=1, call=0, tool="search", text="halfway"))
 
-    assert stream.getvalue() == "[  0.0 s] turn 1: search: halfway\n"
+    assert stream.getvalue() == "[  0.0 s] round 1: search: halfway\n"
 
 
 def test_progress_on_a_terminal_rewrites_one_line_and_takes_it_away():

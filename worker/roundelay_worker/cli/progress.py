@@ -62,12 +62,12 @@ class Progress:
                 return f"{self._turn}: the model is writing" if self._live else ""
             case ToolStarted():
                 self._running[update.call] = update.tool
-                return self._tools()
+                return self._tools(update)
             case ToolFinished():
                 self._running.pop(update.call, None)
                 return self._finished(update)
             case ToolProgress():
-                return f"{self._turn}: {update.tool}: {update.text}"
+                return f"{_round(update)}: {update.tool}: {update.text}"
             case Retrying():
                 return f"{self._turn}: {update.code}; asking again in {update.delay:.0f} s"
             case Gap():
@@ -75,15 +75,19 @@ class Progress:
             case _:
                 return ""
 
-    def _tools(self) -> str:
-        return f"{self._turn}: running {', '.join(self._running.values())}"
+    def _tools(self, update: ToolStarted | ToolFinished) -> str:
+        return f"{_round(update)}: running {', '.join(self._running.values())}"
 
     def _finished(self, update: ToolFinished) -> str:
         if self._live and self._running:
-            return self._tools()
+            return self._tools(update)
         how = "done" if update.ok else "failed"
         took = "" if update.seconds is None else f" after {update.seconds:.1f} s"
-        return f"{self._turn}: {update.tool} {how}{took}"
+        return f"{_round(update)}: {update.tool} {how}{took}"
+
+
+def _round(update: ToolStarted | ToolProgress | ToolFinished) -> str:
+    return f"round {update.round or update.turn}"
 
 
 def _turn(update: TurnStarted) -> str:
