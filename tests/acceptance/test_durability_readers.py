@@ -12,6 +12,7 @@ from harness.waiting import eventually
 from harness.words import call
 
 from roundelay import AsyncClient, Client, MessageNotFound
+from roundelay.updates import Ended, TextReset
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(180)]
 
@@ -131,3 +132,24 @@ def test_messages_whose_client_never_returns_end_on_whatever_host_begins_next(de
     eventually(lambda: all(place.show(one).status == "answered" for one in ids), "all end", 15)
     assert faults(place) == ""
     place.sound_at_rest()
+
+
+def test_a_page_that_reconnects_within_a_turn_never_shows_its_text_twice(deploy):
+    place = deploy("sqlite")
+    place.start()
+    text = " ".join(f"word{number}" for number in range(120))
+    job = place.ask({"text": text, "pace": 0.02}, name="reconnecting")
+    page, seen, longest, visits, ended = "", 0, 0, 0, False
+
+    while not ended:
+        visits += 1
+        for update in job.follow(after=seen, timeout=30):
+            seen, ended = update.seq or seen, isinstance(update, Ended)
+            page = "" if isinstance(update, TextReset) else page + getattr(update, "text", "")
+            assert text.startswith(page)
+            if len(page) > longest + 100:
+                longest = len(page)
+                break
+
+    assert visits > 3
+    assert place.settled(job)[0].text == text
