@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final, Literal, Self, cast, get_args
 
-from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, model_validator
 
 from roundelay.names import SoftStop, Status, UpdateKind
 
@@ -33,23 +33,41 @@ class Usage(_Wire):
 
 
 class CallNote(_Wire):
-    """A tool request named in an answer: its tool and the arguments as the model wrote them."""
+    """A tool request named in an answer: its tool, and the arguments as the model wrote them, unless private.
+
+    ``title`` is what a person calls the tool. ``ok`` is False for a call that brought an error. ``at`` is None for one
+    that never began; ``seconds`` is how long it took.
+    """
 
     name: str
+    title: str = ""
+    effect: str = "write"
+    ok: bool = False
     arguments: Any = None
+    at: datetime | None = None
+    seconds: float | None = None
 
 
 class ErrorNote(_Wire):
-    """Why a message failed or was refused: a stable code, and a sentence that says what to mend."""
+    """Why a message failed or was refused: a stable code, and a sentence that says what to mend.
+
+    ``retryable``: the same message may go better later, with nothing changed; ``retry_after`` is the wait in seconds
+    that a server asked for. ``for_`` (``for`` in JSON) says whom the sentence helps: the ``user``, or the ``operator``.
+    """
 
     code: str
     message: str
+    retryable: bool = False
+    retry_after: float | None = None
+    for_: str = Field(default="user", validation_alias="for", serialization_alias="for")
 
 
 class Answer(_Wire):
     """The one final record of a message. ``text`` is never empty, whatever the status.
 
-    ``rounds`` counts the rounds of tools that ran; turns are more, since one that answers makes none.
+    ``rounds`` counts the rounds of tools that ran; turns are more, since one that answers makes none. ``done``,
+    ``undone`` and ``uncertain`` list the calls that ran, that did not, and writes of which nobody knows. ``models`` are
+    those that spoke. ``can_continue``: "go on" in the same conversation continues from what was done.
     """
 
     v: int = 1
@@ -59,11 +77,16 @@ class Answer(_Wire):
     status: Status
     text: str
     rounds: int = 0
+    done: tuple[CallNote, ...] = ()
     undone: tuple[CallNote, ...] = ()
     uncertain: tuple[CallNote, ...] = ()
     usage: Usage = Usage()
     error: ErrorNote | None = None
     metadata: Any = None
+    language: str = ""
+    models: tuple[str, ...] = ()
+    can_continue: bool = False
+    accepted_at: datetime | None = None
     started_at: datetime | None = None
     finished_at: datetime
 

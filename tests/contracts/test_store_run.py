@@ -8,7 +8,7 @@ import pytest
 from roundelay_worker.loop.history import AssistantText, Result, UserText
 from roundelay_worker.loop.state import STATE_VERSION, Asking, CallPlan, Ended
 from roundelay_worker.store import Store, UnreadableState
-from roundelay_worker.store.records import End, HandOn, Keep, Postpone, Refused, Unread
+from roundelay_worker.store.records import Context, End, HandOn, Keep, Postpone, Refused, Unread
 
 
 def test_of_many_claims_at_once_one_wins(play) -> None:
@@ -301,7 +301,7 @@ def test_a_missing_message_is_none(play) -> None:
         assert await world.store.load("none") is None
         assert await world.store.publication("none", 0) is None
         assert await world.store.timeline("none") is None
-        assert await world.store.context("none", 20) == ()
+        assert await world.store.context("none", 20) == Context()
         assert await world.store.request_cancel("none") == "missing"
 
     play(scenario)
@@ -317,6 +317,7 @@ def test_the_context_is_what_was_said_before(play) -> None:
         whole = (
             UserText("q0"),
             AssistantText("a0"),
+            UserText("q1"),
             UserText("q2"),
             UserText("q3"),
             UserText("q4"),
@@ -325,19 +326,20 @@ def test_the_context_is_what_was_said_before(play) -> None:
             AssistantText("a5"),
         )
 
-        assert await world.store.context("new", 20) == whole
-        assert await world.store.context("new", 9) == whole
-        assert await world.store.context("new", 8) == whole[2:]
-        assert await world.store.context("new", 4) == whole[-2:]
-        assert await world.store.context("new", 2) == ()
-        assert await world.store.context("new", 1) == ()
-        assert await world.store.context("m0", 20) == ()
+        assert (await world.store.context("new", 20)).history == whole
+        assert (await world.store.context("new", 10)).history == whole
+        assert (await world.store.context("new", 9)).history == whole[2:]
+        assert (await world.store.context("new", 4)).history == whole[-2:]
+        assert (await world.store.context("new", 2)).history == ()
+        assert (await world.store.context("new", 1)).history == ()
+        assert (await world.store.context("m0", 20)).history == ()
 
     play(scenario)
 
 
 @pytest.mark.parametrize(
-    ("status", "spoken"), [("round_limit", True), ("cancelled", False), ("failed", False), ("answered", None)]
+    ("status", "spoken"),
+    [("round_limit", True), ("cancelled", False), ("failed", False), ("refused", False), ("answered", None)],
 )
 def test_what_an_unfinished_message_found_comes_with_the_next(play, status: str, spoken: bool | None) -> None:
     async def scenario(world) -> None:
@@ -349,15 +351,34 @@ def test_what_an_unfinished_message_found_comes_with_the_next(play, status: str,
         ended = replace(state, stage=Ended(status, "so far", 1.0), seq=state.seq + 1)
         await world.save(fence, state, ended, End(status, '{"text":"so far"}'))
         await world.accept("m2")
-        context = await world.store.context("m2", 20)
+        found = await world.store.context("m2", 20)
+        context = found.history
 
         assert context[0] == UserText("hello")
         if spoken is None:
             assert context[1:] == (AssistantText("so far"),)
+            assert found.recorded == ()
             return
         assert context[1].turn == replace(asked, native=None)
         assert context[1].results == (Result("1"), Result("2"))
         assert context[2:] == ((AssistantText("so far"),) if spoken else ())
+        assert found.recorded == ((context[1], ("read", "read")),)
+
+    play(scenario)
+
+
+def test_a_job_is_recorded_from_its_beginning_on_through_an_aside_and_whatever_the_room(play) -> None:
+    async def scenario(world) -> None:
+        for number, status in enumerate(["answered", "round_limit", "refused", "answered", "cancelled", "failed"]):
+            fence, queued = await world.begin(f"m{number}")
+            fence, state, _ = await world.round(fence, queued, world.turn(f"call{number}"), Result(f"{number}"))
+            ended = replace(state, stage=Ended(status, "so far", 1.0), seq=state.seq + 1)
+            await world.save(fence, state, ended, End(status, '{"text":"so far"}'))
+        await world.accept("new")
+
+        for room in (20, 2, 1):
+            recorded = (await world.store.context("new", room)).recorded
+            assert [exchange.turn.calls[0].name for exchange, _ in recorded] == ["call1", "call2", "call4", "call5"]
 
     play(scenario)
 

@@ -17,7 +17,7 @@ from roundelay_worker.loop.events import (
     TurnFailed,
 )
 from roundelay_worker.loop.history import Call, Result, Turn
-from roundelay_worker.loop.state import CallPlan, Ended, Failure, Limits, Running, State
+from roundelay_worker.loop.state import CallPlan, Ended, Failure, Limits, Running, State, ToolWords
 from roundelay_worker.loop.step import step, todo
 
 PLANS = {"look": READ, "put": WRITE, "safe": SAFE_WRITE, "poll": POLL}
@@ -127,7 +127,10 @@ class Play:
         if isinstance(reply, Failure):
             return TurnFailed(wanted.round, wanted.attempt, reply, self.now, 0.0)
         plans = tuple(map(plan_of, reply.calls))
-        return TurnArrived(wanted.round, wanted.attempt, reply, plans, self.now)
+        words = tuple(
+            ToolWords(call.name, call.name, plan.effect) for call, plan in zip(reply.calls, plans, strict=True)
+        )
+        return TurnArrived(wanted.round, wanted.attempt, reply, plans, self.now, words)
 
     def _finished(self) -> Event:
         position = next(i for i, call in enumerate(self.running.calls) if call.status == "started")

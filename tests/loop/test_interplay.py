@@ -9,7 +9,7 @@ from worlds import USED
 from roundelay_worker.loop.events import CancelAsked, Condemned, OwnerLost, TimePassed
 from roundelay_worker.loop.history import Call, Result, Turn
 from roundelay_worker.loop.state import Asking, Failure, Limits, State
-from roundelay_worker.loop.summary import calls_with
+from roundelay_worker.loop.summary import deeds
 
 DOWN = Failure("model_unreachable", "The model could not be reached.", retryable=True)
 LOST = Failure("worker_lost", "The worker was lost.")
@@ -195,7 +195,7 @@ def test_a_write_of_unknown_outcome_is_listed_after_every_soft_stop(reason: str,
         play.feed(TimePassed(SOFT))
     play.run()
     assert play.ended.status == reason
-    assert [call.name for call in calls_with("unknown", play.state.sequence)] == ["put"]
+    assert [deed.call.name for deed in deeds(play.state) if deed.outcome == "unknown"] == ["put"]
     assert closing.calls == () or "What may or may not have been done (please check):\n- put" in play.ended.text
 
 

@@ -143,7 +143,8 @@ def test_exactly_one_status_written_once_whatever_was_written_first_wins() -> No
 def test_the_status_is_refused_when_the_model_declines() -> None:
     play = Play([asks("look"), Turn("no", finish="refused", note="safety")])
     play.run()
-    assert (play.ended.status, play.ended.text) == ("refused", "I cannot help with this request.")
+    assert play.ended.status == "refused"
+    assert play.ended.text == "no\n\nWhat was found:\n- look: found by look"
     assert play.ended.failure == Failure("refused", "The model or its provider declined to answer (safety).")
     assert len(play.requests) == 2
 

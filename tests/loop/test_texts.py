@@ -1,4 +1,4 @@
-"""The texts that need no model: whole, bounded, in three languages, without anything for machines."""
+"""The texts that need no model: whole, bounded, in six languages, without anything for machines."""
 
 import json
 
@@ -10,12 +10,13 @@ from worlds import WORLDS, explore
 
 from roundelay_worker.loop.events import CancelAsked
 from roundelay_worker.loop.history import Call, Exchange, Result, Turn
+from roundelay_worker.loop.language import guess_language
 from roundelay_worker.loop.moves import settled_error
-from roundelay_worker.loop.state import Ended, Failure, Limits, State
+from roundelay_worker.loop.state import Ended, Failure, Limits, State, ToolWords
 from roundelay_worker.loop.step import step
-from roundelay_worker.loop.summary import calls_with, summary
+from roundelay_worker.loop.summary import summary
 from roundelay_worker.loop.surrogates import readable
-from roundelay_worker.loop.texts import FAREWELLS, PHRASES, farewell, guess_language, phrases
+from roundelay_worker.loop.texts import FAREWELLS, PHRASES, farewell, phrases
 
 DONE = Exchange(Turn(calls=(Call("look", '{"at": "home"}'),)), (Result("three  keys\n and a coat"),))
 ERROR = Exchange(Turn(calls=(Call("find"),)), (settled_error("tool_failed", "No such row.", "done"),))
@@ -23,17 +24,28 @@ UNDONE = Exchange(Turn(calls=(Call("put", '{"n": 1}'),)), (Result("Not executed:
 UNCERTAIN = Exchange(Turn(calls=(Call("pay"),)), (settled_error("outcome_unknown", "lost", "unknown"),))
 
 
+WROTE = Exchange(Turn(calls=(Call("send_email", '{"to": "ana@example.com", "body": "x"}'),)), (Result("sent"),))
+TOOLS = (
+    ToolWords("look", "look", "read"),
+    ToolWords("find", "find", "read"),
+    ToolWords("send_email", "send an email", "write", ("body",)),
+)
+
+
 def test_a_summary_says_what_was_done_what_was_found_and_what_is_undone() -> None:
-    state = State(sequence=(DONE, ERROR, UNDONE, UNCERTAIN))
+    state = State(sequence=(DONE, ERROR, WROTE, UNDONE, UNCERTAIN), tools=TOOLS)
     assert summary(state, "round_limit", "go_on") == (
         "I stopped before finishing: the step limit for this answer was reached.\n\n"
-        "What was done and found:\n"
-        '- look {"at": "home"}: three keys and a coat\n'
-        "- find: No such row.\n\n"
-        "What was not done:\n"
-        '- put {"n": 1}\n\n'
+        "What was done:\n"
+        "- send an email: to ana@example.com\n\n"
+        "What was found:\n"
+        "- look: three keys and a coat\n\n"
         "What may or may not have been done (please check):\n"
         "- pay\n\n"
+        "What did not work:\n"
+        "- find\n\n"
+        "What was not done:\n"
+        "- put: n 1\n\n"
         "Shall I go on?"
     )
 
@@ -47,8 +59,8 @@ def test_a_summary_of_nothing_says_so() -> None:
     assert "Nothing was done yet." not in summary(State(sequence=(DONE,)), "cancelled", "go_on")
 
 
-@pytest.mark.parametrize("language", ["en", "pt", "es"])
-def test_fixed_texts_exist_in_english_portuguese_and_spanish(language: str) -> None:
+@pytest.mark.parametrize("language", PHRASES)
+def test_fixed_texts_exist_in_each_language(language: str) -> None:
     assert PHRASES[language].keys() == PHRASES["en"].keys()
     assert all(text.strip() for text in PHRASES[language].values())
     state = State(language=language, sequence=(DONE, UNDONE, UNCERTAIN))
@@ -58,7 +70,7 @@ def test_fixed_texts_exist_in_english_portuguese_and_spanish(language: str) -> N
         assert all(block in text for block in blocks)
 
 
-@pytest.mark.parametrize("language", ["en", "pt", "es"])
+@pytest.mark.parametrize("language", PHRASES)
 def test_a_soft_stop_without_a_closing_turn_is_told_in_the_language_of_the_message(language: str) -> None:
     play = Play([asks("look"), asks("look")], Limits(max_rounds=0), language=language)
     play.run()
@@ -66,7 +78,7 @@ def test_a_soft_stop_without_a_closing_turn_is_told_in_the_language_of_the_messa
     assert play.ended.text.endswith(PHRASES[language]["go_on"])
 
 
-@pytest.mark.parametrize("language", ["en", "pt", "es"])
+@pytest.mark.parametrize("language", PHRASES)
 @pytest.mark.parametrize("code", FAREWELLS)
 def test_a_failed_answer_ends_with_what_helps_against_its_failure(code: str, language: str) -> None:
     play = Play([Failure(code, "for the operator")], language=language)
@@ -91,7 +103,7 @@ def test_who_cannot_help_himself_is_not_told_to_try_again() -> None:
     assert farewell("a code of a later version") == "try_again"
 
 
-@pytest.mark.parametrize("language", ["en", "pt", "es"])
+@pytest.mark.parametrize("language", PHRASES)
 def test_a_refusal_and_a_cancellation_are_told_in_the_language_of_the_message(language: str) -> None:
     refused = Play([Turn(finish="refused")], language=language)
     refused.run()
@@ -106,33 +118,33 @@ def test_a_cancellation_after_some_rounds_says_what_was_done() -> None:
     play = Play([asks("look"), says("too late")])
     play.run(until=lambda state: state.rounds == 1)
     play.feed(CancelAsked(1.0))
-    assert play.ended.text.startswith("This answer was cancelled.\n\nWhat was done and found:\n- look: found by look")
-    assert play.ended.text.endswith("Shall I go on?")
+    assert play.ended.text.startswith("This answer was cancelled.\n\nWhat was found:\n- look: found by look")
+    assert "go on" not in play.ended.text
 
 
 def test_a_language_may_have_a_region_and_an_unknown_one_is_english() -> None:
     assert phrases("pt-BR") is PHRASES["pt"]
     assert phrases("ES") is PHRASES["es"]
-    assert phrases("de") is PHRASES["en"]
+    assert phrases("ja") is PHRASES["en"]
 
 
-def test_a_summary_lists_twelve_of_a_kind_and_counts_the_rest() -> None:
-    whole = summary(State(sequence=(DONE,) * 12), "failed", "go_on")
-    assert whole.count("\n- ") == 12
-    assert "more." not in whole
-    cut = summary(State(sequence=(DONE,) * 14), "failed", "go_on")
-    assert cut.count("\n- ") == 12
-    assert "\n… and 2 more.\n" in cut
+def _calls(*results: Result, name: str = "look") -> Exchange:
+    return Exchange(Turn(calls=tuple(Call(name, f'{{"n": {n}}}') for n in range(len(results)))), results)
 
 
-def test_long_results_arguments_and_names_are_cut_with_a_sign() -> None:
-    def line(call: Call, text: str) -> str:
-        state = State(sequence=(Exchange(Turn(calls=(call,)), (Result(text),)),))
-        return summary(state, "failed", "go_on").split("\n- ")[1].split("\n")[0]
+def test_a_summary_tells_three_facts_and_counts_the_rest() -> None:
+    state = State(sequence=(_calls(*(Result(f"fact {n}") for n in range(14))),), tools=TOOLS)
+    text = summary(state, "failed")
+    assert text.count("\n- look: fact") == 3
+    assert "- More lookups: 11" in text
 
-    assert line(Call("look"), "x" * 240) == "look: " + "x" * 240
-    assert line(Call("look"), "x" * 241) == "look: " + "x" * 239 + "…"
-    assert len(line(Call("n" * 9_999, f'{{"a": "{"y" * 9_999}"}}'), "z" * 99_999)) == 3 * 240 + 3
+
+def test_a_summary_folds_no_write_and_says_nothing_twice() -> None:
+    writes = (*(_calls(Result("sent"), name="send_email") for _ in range(2)), _calls(*[Result("ok")] * 30, name="put"))
+    text = summary(State(sequence=writes, tools=TOOLS), "failed")
+    assert "- send an email: n 0 (\u00d72)" in text
+    assert text.count("\n- put: n ") == 30
+    assert "more" not in text
 
 
 @given(
@@ -150,19 +162,13 @@ def test_a_summary_is_never_empty_and_bounded_whatever_tools_said(
     text = summary(State(language=language, sequence=sequence), "timed_out", "go_on")
     assert text.startswith(phrases(language)["timed_out"])
     assert text.endswith(phrases(language)["go_on"])
-    assert len(text) < 3 * 12 * 500 + 1_000
+    assert len(text) < 300 * len(said) + 1_000
 
 
-def test_an_error_is_told_by_its_message_and_one_of_another_shape_as_it_is() -> None:
-    for text in ("plain words", '{"error": 5}', "[]", '{"error": {}}', "5"):
-        state = State(sequence=(Exchange(Turn(calls=(Call("f"),)), (Result(text, is_error=True),)),))
-        assert f"- f: {text}" in summary(state, "failed", "go_on")
-
-
-def test_data_that_looks_like_an_error_is_shown_as_data() -> None:
-    text = '{"error": {"message": "seen"}}'
-    state = State(sequence=(Exchange(Turn(calls=(Call("f"),)), (Result(text),)),))
-    assert f"- f: {text}" in summary(state, "failed", "go_on")
+@pytest.mark.parametrize("text", ["plain words", '{"error": 5}', "[]", '{"error": {"message": "x"}}', "5"])
+def test_the_text_of_an_error_is_for_the_model(text: str) -> None:
+    state = State(sequence=(_calls(Result(text, is_error=True)),), tools=TOOLS)
+    assert summary(state, "failed").endswith("What did not work:\n- look\n\nNothing was done yet.")
 
 
 def test_no_end_shows_a_stack_trace_or_the_json_of_an_error() -> None:
@@ -171,15 +177,6 @@ def test_no_end_shows_a_stack_trace_or_the_json_of_an_error() -> None:
             if isinstance(state.stage, Ended):
                 assert "Traceback" not in state.stage.text
                 assert '"recovery"' not in state.stage.text
-
-
-def test_calls_are_listed_by_outcome_in_order() -> None:
-    both = Exchange(
-        Turn(calls=(Call("a"), Call("b"), Call("c"))),
-        (Result("", outcome="unknown"), Result(""), Result("", outcome="unknown")),
-    )
-    assert [call.name for call in calls_with("unknown", (both, UNCERTAIN))] == ["a", "c", "pay"]
-    assert [call.name for call in calls_with("done", (both,))] == ["b"]
 
 
 @pytest.mark.parametrize(
@@ -192,13 +189,20 @@ def test_calls_are_listed_by_outcome_in_order() -> None:
         ("12 * 7 = ?", "en"),
         ("", "en"),
         ("東京の天気は?", "en"),
+        ("Schick Ana eine E-Mail", "de"),
+        ("Wie viele E-Mails habe ich heute bekommen?", "de"),
+        ('Übersetze "the quick brown fox is here" ins Deutsche', "de"),
+        ("Quel temps fait-il à Paris ?", "fr"),
+        ("Che tempo fa a Roma?", "it"),
+        ("Mostra as minhas faturas", "pt"),
+        ("Procura o email do Pedro e responde", "pt"),
+        ("Reserva una mesa para dos", "es"),
+        ("Necesito ayuda con la cuenta", "es"),
         ("Quanto progredi este mês?", "pt"),
         ("Quais são as minhas horas de hoje?", "pt"),
         ("Faça uma lista de compras", "pt"),
-        ("AÇÃO", "pt"),
         ("¿Cuánto avancé este mes?", "es"),
         ("Muéstrame las horas del equipo", "es"),
-        ("MAÑANA", "es"),
         ("hola", "es"),
     ],
 )
@@ -206,10 +210,14 @@ def test_the_language_is_guessed_from_the_message_else_english(text: str, langua
     assert guess_language(text) == language
 
 
+def test_what_is_too_short_to_tell_is_taken_for_what_was_spoken_before() -> None:
+    assert guess_language("ok", ("Hello, who are you?", "Quanto progredi este mês?", "42")) == "pt"
+    assert guess_language("ok") == "en"
+    assert guess_language("```\nel la los las\n``` what is this?", ("Hola, ¿qué tal?",)) == "en"
+
+
 def test_only_the_beginning_of_a_long_message_is_looked_at() -> None:
-    assert guess_language("the " * 1_000 + "¿qué? " * 10_000) == "en"
-    assert guess_language("the " * 999 + "¿qué? " * 10_000) == "en"
-    assert guess_language("¿qué? " * 600) == "es"
+    assert guess_language("the cat is " * 1_000 + "¿qué? " * 10_000) == "en"
 
 
 def test_an_answer_has_no_half_of_a_surrogate_pair() -> None:
@@ -221,11 +229,11 @@ def test_an_answer_has_no_half_of_a_surrogate_pair() -> None:
 
 
 def test_a_summary_has_no_half_of_a_surrogate_pair() -> None:
-    play = Play([asks("look"), Turn(finish="refused")], Limits(max_rounds=1), tool=lambda call: Result("\udc80"))
+    play = Play([asks("look"), Turn(finish="refused")], Limits(max_rounds=1), tool=lambda call: Result("x\udc80"))
     play.run(until=lambda state: state.rounds == 1)
     ended = step(play.state, CancelAsked(1.0)).state.stage
     assert isinstance(ended, Ended)
-    assert "look: �" in ended.text
+    assert "look: x�" in ended.text
 
 
 def test_an_error_result_has_the_one_shape_that_models_are_shown() -> None:

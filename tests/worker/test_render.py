@@ -44,7 +44,8 @@ def test_an_answer_can_be_written_whatever_a_model_called_its_tools():
         stage=Ended("cancelled", "stopped", 10.0), sequence=(Exchange(turn, (Result("no", outcome="not_executed"),)),)
     )
 
-    assert json.loads(dumps(render.answer(state, SUBMISSION)))["undone"] == [{"name": "\ud800", "arguments": {}}]
+    (undone,) = json.loads(dumps(render.answer(state, SUBMISSION)))["undone"]
+    assert (undone["name"], undone["title"], undone["arguments"]) == ("\ud800", "tool", {})
 
 
 @pytest.mark.parametrize("world", WORLDS[:2], ids=lambda world: world.name)
@@ -72,7 +73,9 @@ def test_an_answer_has_the_cost_and_the_error_as_they_are():
         ("input_tokens", 1), ("output_tokens", 2), ("cached_tokens", 3), ("reasoning_tokens", 4),
         ("model_calls", 5), ("tool_calls", 6), ("calls_without_usage", 7),
     ]  # fmt: skip
-    assert answer["error"] == {"code": "quota", "message": "spent"}
+    assert answer["error"] == {
+        "code": "quota", "message": "spent", "retryable": True, "retry_after": None, "for": "user"
+    }  # fmt: skip
     assert (answer["finished_at"], answer["started_at"]) == ("1970-01-01T00:00:00.000001Z", None)
 
 

@@ -7,13 +7,17 @@ from typing import Any, Final
 
 from roundelay import updates
 from roundelay.messages import Submission
+from roundelay.names import SOFT_STOPS
 from roundelay_worker.loop.effects import Note
-from roundelay_worker.loop.history import Call
-from roundelay_worker.loop.state import Ended, Spent, State
-from roundelay_worker.loop.summary import calls_with
+from roundelay_worker.loop.history import Outcome
+from roundelay_worker.loop.state import Ended, Failure, Spent, State
+from roundelay_worker.loop.summary import Deed, deeds
 from roundelay_worker.loop.surrogates import readable
+from roundelay_worker.loop.texts import FAREWELLS, retryable
 from roundelay_worker.store.codec import dumps
 
+UNFINISHED: Final = SOFT_STOPS | {"cancelled", "failed"}
+"""Statuses after which "go on" continues from what was done."""
 LONGEST_NAME: Final = 64
 """Characters of a tool's name; no declared one is longer, but a model may make up any."""
 
@@ -69,7 +73,7 @@ def usage(spent: Spent) -> dict[str, int]:
     }
 
 
-def answer(state: State, submission: Submission) -> dict[str, Any]:
+def answer(state: State, submission: Submission, accepted_at: float | None = None) -> dict[str, Any]:
     """Return the one final record of an ended message."""
     ended = state.stage
     if not isinstance(ended, Ended):
@@ -82,15 +86,43 @@ def answer(state: State, submission: Submission) -> dict[str, Any]:
         "status": ended.status,
         "text": ended.text,
         "rounds": state.rounds,
-        "undone": [_named(call) for call in calls_with("not_executed", state.sequence)],
-        "uncertain": [_named(call) for call in calls_with("unknown", state.sequence)],
+        **_lists(deeds(state)),
+        "can_continue": ended.status in UNFINISHED,
+        "language": state.language,
+        "models": list(state.models),
         "usage": usage(state.spent),
-        "error": {"code": ended.failure.code, "message": ended.failure.message} if ended.failure else None,
+        "error": _error(ended.failure) if ended.failure else None,
         "metadata": submission.metadata,
+        "accepted_at": None if accepted_at is None else timestamp(accepted_at),
         "started_at": None if state.started_at is None else timestamp(state.started_at),
         "finished_at": timestamp(ended.finished_at),
     }
 
 
-def _named(call: Call) -> dict[str, Any]:
-    return {"name": call.name[:LONGEST_NAME], "arguments": json.loads(call.arguments)}
+def _lists(done: tuple[Deed, ...]) -> dict[str, list[dict[str, Any]]]:
+    """Return what was done, what was not, and what nobody knows, in order."""
+    names: tuple[tuple[str, Outcome], ...] = (("done", "done"), ("undone", "not_executed"), ("uncertain", "unknown"))
+    return {name: [_listed(deed) for deed in done if deed.outcome == outcome] for name, outcome in names}
+
+
+def _listed(deed: Deed) -> dict[str, Any]:
+    arguments = {} if deed.words.private is True else json.loads(deed.call.arguments)
+    return {
+        "name": deed.call.name[:LONGEST_NAME],
+        "title": deed.words.title,
+        "effect": deed.effect,
+        "ok": deed.outcome == "done" and not deed.result.is_error,
+        "arguments": {name: value for name, value in arguments.items() if name not in deed.words.hidden},
+        "at": None if deed.result.at is None else timestamp(deed.result.at),
+        "seconds": deed.result.seconds,
+    }
+
+
+def _error(failure: Failure) -> dict[str, Any]:
+    return {
+        "code": failure.code,
+        "message": failure.message,
+        "retryable": retryable(failure.code),
+        "retry_after": failure.delay,
+        "for": "operator" if FAREWELLS.get(failure.code) in ("report", "persists") else "user",
+    }

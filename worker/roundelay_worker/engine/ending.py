@@ -10,9 +10,10 @@ from roundelay_worker.engine.session import Session, Told
 from roundelay_worker.engine.sessions import Sessions, readable
 from roundelay_worker.loop.effects import Note
 from roundelay_worker.loop.events import CancelAsked, Condemned, Event, TimePassed
+from roundelay_worker.loop.language import guess_language
 from roundelay_worker.loop.state import Ended, Failure, State
 from roundelay_worker.loop.step import step
-from roundelay_worker.loop.texts import guess_language, phrases
+from roundelay_worker.loop.texts import phrases
 from roundelay_worker.process.clock import Clock
 from roundelay_worker.store.codec import dumps
 from roundelay_worker.store.errors import UnreadableState
@@ -88,7 +89,7 @@ class Ender:
         stage = session.state.stage
         if not isinstance(stage, Ended):
             raise TypeError("only an ended message is ended")
-        answer = render.answer(session.state, session.submission)
+        answer = render.answer(session.state, session.submission, session.accepted_at)
         saved = await self._saver.save(session, End(stage.status, dumps(answer)), answer)
         session.told = _told(session.state, stage)
         log.info("message_ended", extra={"message_id": session.message_id, "status": stage.status})

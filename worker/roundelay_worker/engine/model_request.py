@@ -81,7 +81,7 @@ def _history(state: State, setup: Setup, shrink: bool) -> History:
     earlier = [_shown(entry, setup, shrink, newest=False) for entry in setup.context]
     last = len(state.sequence) - 1
     active = [_shown(entry, setup, shrink, newest=i == last) for i, entry in enumerate(state.sequence)]
-    return (*earlier, UserText(setup.submission.text), *active)
+    return (*earlier, UserText(setup.asked or setup.submission.text), *active)
 
 
 def _shown(entry: Entry, setup: Setup, shrink: bool, *, newest: bool) -> Entry:

@@ -16,7 +16,7 @@ from roundelay_worker.engine.session import Session, Setup
 from roundelay_worker.loop.effects import AskModel
 from roundelay_worker.loop.events import CallFinished, CallVerified, TurnArrived, TurnFailed
 from roundelay_worker.loop.moves import settled_error
-from roundelay_worker.loop.state import CallPlan, Failure, Running
+from roundelay_worker.loop.state import CallPlan, Failure, Running, ToolWords
 from roundelay_worker.loop.surrogates import readable
 from roundelay_worker.process.clock import Clock
 from roundelay_worker.providers.base import ModelFailure, ModelRequest, Patience
@@ -88,7 +88,13 @@ class Performer:
             return self._failed(session, wanted, Failure("provider_error", text, retryable=True))
         session.step_deadline = None
         plans = tuple(self.plan(call.name, setup.tool_names) for call in turn.calls)
-        return TurnArrived(wanted.round, wanted.attempt, turn, plans, self._clock.now())
+        words = tuple(self._words(call.name, setup.tool_names) for call in turn.calls)
+        known = tuple(one for one in words if one is not None)
+        return TurnArrived(wanted.round, wanted.attempt, turn, plans, self._clock.now(), known, setup.model)
+
+    def _words(self, name: str, allowed: tuple[str, ...]) -> ToolWords | None:
+        tool = self._registry.get(name) if name in allowed else None
+        return None if tool is None else ToolWords(tool.name, tool.title, tool.effect, tool.private)
 
     def _turn_limit(self, session: Session, wanted: AskModel) -> float:
         state = session.state

@@ -7,10 +7,10 @@ from typing import Literal
 from roundelay.messages import Submission
 from roundelay.names import Status
 from roundelay_worker.loop.effects import Note
-from roundelay_worker.loop.history import Exchange
+from roundelay_worker.loop.history import Entry, Exchange
 from roundelay_worker.loop.state import State
 from roundelay_worker.providers.base import Provider, ToolSpec
-from roundelay_worker.store.records import Context, Dispatch, Fence
+from roundelay_worker.store.records import Dispatch, Fence
 
 StopReason = Literal["cancelled", "drained", "lost", "timed_out"]
 """Why a session is stopped from outside: the user, a shutdown, a lost lease, a deadline."""
@@ -25,9 +25,12 @@ class Setup:
     tools: tuple[ToolSpec, ...]
     tool_names: tuple[str, ...]
     submission: Submission
-    context: Context
+    context: tuple[Entry, ...]
     tool_result_bytes: int
     most_request_bytes: int
+    model: str = ""
+    asked: str = ""
+    """The user's text with the ledger of the job that it continues; '' where that is the text alone."""
     shown: dict[tuple[int, bool, bool], tuple[Exchange, Exchange]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )

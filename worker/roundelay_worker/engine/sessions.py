@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from roundelay.messages import Submission
 from roundelay_worker.engine.session import Session, StopReason
+from roundelay_worker.loop.language import guess_language
 from roundelay_worker.loop.state import Queued, State
-from roundelay_worker.loop.texts import guess_language
 from roundelay_worker.store.accepting import FIRST
 from roundelay_worker.store.records import Accepted, Arrival, Fence, Loaded, Unread
 

@@ -8,8 +8,10 @@ import orjson
 
 from roundelay_worker.engine.session import Session, Setup
 from roundelay_worker.loop.events import Started
+from roundelay_worker.loop.history import Entry, UserText
+from roundelay_worker.loop.language import guess_language
+from roundelay_worker.loop.ledger import with_ledger
 from roundelay_worker.loop.state import Limits
-from roundelay_worker.loop.texts import guess_language
 from roundelay_worker.providers.base import Provider, ToolSpec
 from roundelay_worker.settings import Settings
 from roundelay_worker.store.store import Store
@@ -18,6 +20,11 @@ from roundelay_worker.tools.registry import Registry
 _MOST_BYTES: Final = {"anthropic": 30_000_000, "google": 19_000_000}
 _MOST_BYTES_ELSEWHERE: Final = 19_000_000
 """Body limits: Anthropic 32 MB, Gemini 20 MB inline, Ollama 20 MB; with room for what is around the history."""
+
+
+def said_before(context: tuple[Entry, ...]) -> tuple[str, ...]:
+    """Return what the user said before, oldest first."""
+    return tuple(entry.text for entry in context if isinstance(entry, UserText))
 
 
 class CannotStart(Exception):
@@ -70,7 +77,7 @@ class Resolver:
         session.resolved = orjson.dumps(
             {"model": resolved.model, "system": resolved.system, "tools": resolved.tools}
         ).decode()
-        return setup, self._started(session, now)
+        return setup, self._started(session, setup, now)
 
     async def again(self, session: Session) -> Setup:
         """Resolve a message that began elsewhere to the same, as far as its tools are here.
@@ -126,22 +133,24 @@ class Resolver:
         context = await self._store.context(session.message_id, room)
         return Setup(
             provider=await self._provider(resolved.model),
+            model=resolved.model,
             system=resolved.system,
             tools=tuple(self._spec(name, here) for name in sorted(set(resolved.tools))),
             tool_names=tuple(sorted(here.intersection(resolved.tools))),
             submission=session.submission,
-            context=context,
+            context=context.history,
+            asked=with_ledger(session.submission.text, context.recorded),
             tool_result_bytes=self._settings.tool_result_bytes,
             most_request_bytes=_MOST_BYTES.get(resolved.model.partition(":")[0], _MOST_BYTES_ELSEWHERE),
         )
 
-    def _started(self, session: Session, now: float) -> Started:
+    def _started(self, session: Session, setup: Setup, now: float) -> Started:
         settings, submission = self._settings, session.submission
         timeout = submission.message_timeout or settings.message_timeout
         return Started(
             now=now,
             limits=self._limits(session),
-            language=submission.language or guess_language(submission.text),
+            language=submission.language or guess_language(submission.text, said_before(setup.context)),
             message_timeout=timeout,
             closing_reserve=settings.closing_reserve_for(timeout),
         )
@@ -153,6 +162,7 @@ class Resolver:
             max_rounds=settings.max_rounds if submission.max_rounds is None else submission.max_rounds,
             model_attempts=settings.model_attempts,
             max_output_tokens=options.max_output_tokens or settings.max_output_tokens,
+            may_double=options.max_output_tokens is None and "max_output_tokens" not in settings.model_fields_set,
             max_total_tokens=submission.max_total_tokens or settings.max_total_tokens,
             parallel_reads=settings.parallel_reads,
             repeat_limit=settings.repeat_limit,

@@ -51,7 +51,8 @@ def finish_call(state: State, running: Running, event: CallFinished) -> Step:
     """Keep the result of a call that is under way; with the last one the round is complete."""
     if running.calls[event.position].status != "started":
         return Step(state)
-    return _record(state, running, event.position, event.result, event.seconds)
+    result = replace(event.result, at=event.now - event.seconds, seconds=round(event.seconds, 6))
+    return _record(state, running, event.position, result, event.seconds)
 
 
 def verify_call(state: State, running: Running, event: CallVerified) -> Step:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from roundelay_worker.loop.history import Result, Turn
-from roundelay_worker.loop.state import CallPlan, Failure, Limits
+from roundelay_worker.loop.state import CallPlan, Failure, Limits, ToolWords
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,10 @@ class TurnArrived:
     turn: Turn
     plans: tuple[CallPlan, ...]
     now: float
+    tools: tuple[ToolWords, ...] = ()
+    """The called tools that are known, in a person's words."""
+    model: str = ""
+    """The model that spoke."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ in, so that reasoning, signatures and unknown blocks go back byte for byte. The 
 enough to write a valid history for any provider.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 Finish = Literal["complete", "cut", "paused", "refused", "overflow", "malformed", "unknown"]
@@ -48,6 +48,11 @@ class Result:
     text: str
     is_error: bool = False
     outcome: Outcome = "done"
+    said: str = field(default="", compare=False)
+    """What the tool's own ``summary`` says of the call to a person; '' where it has none, or is private."""
+    at: float | None = field(default=None, compare=False)
+    """When the call began, in seconds since the epoch; None for one that did not, or is only told of."""
+    seconds: float | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,8 @@ class Turn:
     finish: Finish = "complete"
     usage: TurnUsage | None = None
     native: Native | None = None
+    cut_call: bool = False
+    """A call was being written when the output limit cut the reply."""
     note: str = ""
     """The provider's own word for how it ended, for logs and ``roundelay show``."""
 

@@ -25,6 +25,8 @@ class Limits:
     discards: int = 2
     """Empty or malformed replies of one turn that are asked for again."""
     max_output_tokens: int = 8192
+    may_double: bool = True
+    """Whether a reply that was cut inside a call may get twice the room: not where somebody set the bound."""
     max_total_tokens: int | None = None
     parallel_reads: int = 4
     repeat_limit: int = 3
@@ -77,6 +79,25 @@ class CallPlan:
     def repeatable(self) -> bool:
         """Whether a call that had begun may run again though nobody knows what became of it."""
         return self.effect == "read" or self.idempotent
+
+
+@dataclass(frozen=True, slots=True)
+class ToolWords:
+    """What a person is told of a called tool: kept with the message, since the tool may be gone when it ends.
+
+    ``private`` keeps what it was asked and what it brought from people and readers: all of it, or these parameters
+    and the result.
+    """
+
+    name: str
+    title: str
+    effect: Effect = "write"
+    private: bool | tuple[str, ...] = False
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """The parameters that are nobody's business."""
+        return self.private if isinstance(self.private, tuple | list) else ()
 
 
 CallStatus = Literal["requested", "started", "in_doubt", "done"]
@@ -153,6 +174,10 @@ class State:
     deadline: float = float("inf")
     rounds: int = 0
     sequence: tuple[Exchange, ...] = ()
+    tools: tuple[ToolWords, ...] = ()
+    """The tools that were called so far, in a person's words."""
+    models: tuple[str, ...] = ()
+    """The models that spoke, in the order of their first word."""
     streak: int = 0
     """How many turns in a row, up to the last, had the same calls and brought the same results."""
     repairs: tuple[str, ...] = ()

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from roundelay.names import SoftStop, Status
 from roundelay_worker.loop.effects import Note
-from roundelay_worker.loop.history import Exchange, Result
+from roundelay_worker.loop.history import Exchange, Result, Turn
 from roundelay_worker.loop.moves import Step, settled_error, stay, then, turn_ended, turn_started, untold
 from roundelay_worker.loop.state import Asking, CallState, Ended, Failure, Running, State
 from roundelay_worker.loop.summary import summary
@@ -96,11 +96,15 @@ def cancel(state: State, now: float) -> Step:
     """End as cancelled, with what was done so far, if anything."""
     settled = settle(state, "cancelled")
     said = settled.state
-    text = summary(said, "cancelled", "go_on") if said.sequence else phrases(said.language)["cancelled"]
+    text = summary(said, "cancelled") if said.sequence else phrases(said.language)["cancelled"]
     return then(settled, end(said, "cancelled", text, now))
 
 
-def refuse(state: State, note: str, now: float) -> Step:
-    """End as refused: the same request again would be refused again."""
-    failure = Failure("refused", f"The model or its provider declined to answer ({note or 'no reason given'}).")
-    return end(state, "refused", phrases(state.language)["refused"], now, failure)
+def refuse(state: State, turn: Turn, now: float) -> Step:
+    """End as refused, in the model's own words if it spoke, with what was done before.
+
+    The same request again would be refused again.
+    """
+    failure = Failure("refused", f"The model or its provider declined to answer ({turn.note or 'no reason given'}).")
+    headline = turn.text.strip() or phrases(state.language)["refused"]
+    return end(state, "refused", summary(state, headline) if state.sequence else headline, now, failure)

@@ -1,10 +1,9 @@
 """The fixed texts: what the model is told at a limit, and what a person reads when no model can write it.
 
 Texts for the model are in English, whatever the language of the conversation; texts for a person exist
-in English, Portuguese and Spanish.
+in the languages of ``PHRASES``: adding one is adding a table.
 """
 
-import re
 from typing import Final
 
 from roundelay.names import SoftStop
@@ -33,7 +32,8 @@ CLOSING: Final[dict[SoftStop, str]] = {
 
 CLOSING_INSTRUCTION: Final = (
     "No more tools can be used now. Answer the user with what you know from the results so far. Say plainly that "
-    "this limit was reached and what was left undone because of it, and ask whether to go on. "
+    "this limit was reached, name at most three points of what was left undone because of it, and ask whether to go "
+    "on. Announce nothing that you would still do: nothing happens after this answer. "
     "Write in the language of the user's last message."
 )
 
@@ -49,9 +49,6 @@ def closing_instruction(reason: SoftStop) -> str:
     return f"{CLOSING[reason]} {CLOSING_INSTRUCTION}"
 
 
-_MOST_READ: Final = 4_000
-"""Characters by which the language of a text is guessed."""
-
 Phrases = dict[str, str]
 
 PHRASES: Final[dict[str, Phrases]] = {
@@ -63,11 +60,15 @@ PHRASES: Final[dict[str, Phrases]] = {
         "refused": "I cannot help with this request.",
         "cancelled": "This answer was cancelled.",
         "failed": "Something went wrong and I could not finish this answer.",
-        "done": "What was done and found:",
+        "done": "What was done:",
+        "found": "What was found:",
+        "more_found": "More lookups: {count}",
+        "failed_steps": "What did not work:",
+        "cut": "My answer got too long and was cut here. Shall I go on?",
         "undone": "What was not done:",
         "uncertain": "What may or may not have been done (please check):",
         "nothing": "Nothing was done yet.",
-        "more": "… and {count} more.",
+        "more": "… and {count} more",
         "go_on": "Shall I go on?",
         "try_again": "Please try again.",
         "try_later": "Please try again in a while.",
@@ -84,11 +85,15 @@ PHRASES: Final[dict[str, Phrases]] = {
         "refused": "Não posso ajudar com este pedido.",
         "cancelled": "Esta resposta foi cancelada.",
         "failed": "Algo deu errado e não consegui terminar esta resposta.",
-        "done": "O que foi feito e encontrado:",
+        "done": "O que foi feito:",
+        "found": "O que foi encontrado:",
+        "more_found": "Outras consultas: {count}",
+        "failed_steps": "O que não funcionou:",
+        "cut": "A minha resposta ficou longa demais e foi cortada aqui. Devo continuar?",
         "undone": "O que não foi feito:",
         "uncertain": "O que pode ou não ter sido feito (verifique, por favor):",
         "nothing": "Nada foi feito ainda.",
-        "more": "… e mais {count}.",
+        "more": "… e mais {count}",
         "go_on": "Devo continuar?",
         "try_again": "Por favor, tente de novo.",
         "try_later": "Por favor, tente de novo daqui a algum tempo.",
@@ -105,11 +110,15 @@ PHRASES: Final[dict[str, Phrases]] = {
         "refused": "No puedo ayudar con esta petición.",
         "cancelled": "Esta respuesta fue cancelada.",
         "failed": "Algo salió mal y no pude terminar esta respuesta.",
-        "done": "Lo que se hizo y se encontró:",
+        "done": "Lo que se hizo:",
+        "found": "Lo que se encontró:",
+        "more_found": "Otras consultas: {count}",
+        "failed_steps": "Lo que no funcionó:",
+        "cut": "Mi respuesta era demasiado larga y se cortó aquí. ¿Debo continuar?",
         "undone": "Lo que no se hizo:",
         "uncertain": "Lo que pudo o no haberse hecho (por favor, compruébelo):",
         "nothing": "Todavía no se hizo nada.",
-        "more": "… y {count} más.",
+        "more": "… y {count} más",
         "go_on": "¿Debo continuar?",
         "try_again": "Por favor, inténtelo de nuevo.",
         "try_later": "Por favor, inténtelo de nuevo dentro de un rato.",
@@ -117,6 +126,81 @@ PHRASES: Final[dict[str, Phrases]] = {
         "shorten": "Por favor, pruebe con un mensaje más corto o empiece una conversación nueva.",
         "report": "Intentarlo de nuevo no servirá hasta que el responsable de este servicio cambie la configuración.",
         "persists": "Si intentarlo de nuevo no sirve, por favor avise al responsable de este servicio.",
+    },
+    "de": {
+        "round_limit": "Ich habe vor dem Ende aufgehört: Die Grenze der Schritte für diese Antwort ist erreicht.",
+        "token_limit": "Ich habe vor dem Ende aufgehört: Die Grenze der Tokens für diese Antwort ist erreicht.",
+        "timed_out": "Ich habe vor dem Ende aufgehört: Die Zeit für diese Antwort ist abgelaufen.",
+        "no_progress": "Ich habe vor dem Ende aufgehört: Dieselben Schritte wiederholten sich ohne Fortschritt.",
+        "refused": "Bei dieser Anfrage kann ich nicht helfen.",
+        "cancelled": "Diese Antwort wurde abgebrochen.",
+        "failed": "Etwas ist schiefgegangen, und ich konnte diese Antwort nicht beenden.",
+        "done": "Was getan wurde:",
+        "found": "Was gefunden wurde:",
+        "more_found": "Weitere Abfragen: {count}",
+        "failed_steps": "Was nicht geklappt hat:",
+        "cut": "Meine Antwort wurde zu lang und ist hier abgeschnitten. Soll ich weitermachen?",
+        "undone": "Was nicht getan wurde:",
+        "uncertain": "Was vielleicht getan wurde, vielleicht nicht (bitte prüfen):",
+        "nothing": "Bisher wurde nichts getan.",
+        "more": "… und {count} weitere",
+        "go_on": "Soll ich weitermachen?",
+        "try_again": "Bitte versuchen Sie es noch einmal.",
+        "try_later": "Bitte versuchen Sie es in einer Weile noch einmal.",
+        "try_after": "Bitte warten Sie die vorige Antwort ab und senden Sie die Nachricht dann noch einmal.",
+        "shorten": "Bitte versuchen Sie es mit einer kürzeren Nachricht oder beginnen Sie ein neues Gespräch.",
+        "report": "Ein neuer Versuch hilft erst, wenn die Betreiber dieses Dienstes die Einstellungen geändert haben.",
+        "persists": "Wenn ein neuer Versuch nicht hilft, sagen Sie es bitte den Betreibern dieses Dienstes.",
+    },
+    "fr": {
+        "round_limit": "Je me suis arrêté avant la fin : la limite d'étapes de cette réponse est atteinte.",
+        "token_limit": "Je me suis arrêté avant la fin : la limite de tokens de cette réponse est atteinte.",
+        "timed_out": "Je me suis arrêté avant la fin : la limite de temps de cette réponse est atteinte.",
+        "no_progress": "Je me suis arrêté avant la fin : les mêmes étapes se répétaient sans progrès.",
+        "refused": "Je ne peux pas aider pour cette demande.",
+        "cancelled": "Cette réponse a été annulée.",
+        "failed": "Quelque chose s'est mal passé et je n'ai pas pu terminer cette réponse.",
+        "done": "Ce qui a été fait :",
+        "found": "Ce qui a été trouvé :",
+        "more_found": "Autres recherches : {count}",
+        "failed_steps": "Ce qui n'a pas fonctionné :",
+        "cut": "Ma réponse était trop longue et s'arrête ici. Dois-je continuer ?",
+        "undone": "Ce qui n'a pas été fait :",
+        "uncertain": "Ce qui a peut-être été fait, ou non (à vérifier, s'il vous plaît) :",
+        "nothing": "Rien n'a encore été fait.",
+        "more": "… et {count} de plus",
+        "go_on": "Dois-je continuer ?",
+        "try_again": "Veuillez réessayer.",
+        "try_later": "Veuillez réessayer dans un moment.",
+        "try_after": "Veuillez attendre la réponse précédente, puis renvoyer le message.",
+        "shorten": "Veuillez essayer un message plus court ou commencer une nouvelle conversation.",
+        "report": "Réessayer ne servira à rien tant que le responsable de ce service n'aura pas changé ses réglages.",
+        "persists": "Si réessayer ne sert à rien, veuillez prévenir les responsables de ce service.",
+    },
+    "it": {
+        "round_limit": "Mi sono fermato prima della fine: il limite di passi di questa risposta è stato raggiunto.",
+        "token_limit": "Mi sono fermato prima della fine: il limite di token di questa risposta è stato raggiunto.",
+        "timed_out": "Mi sono fermato prima della fine: il limite di tempo di questa risposta è stato raggiunto.",
+        "no_progress": "Mi sono fermato prima della fine: gli stessi passi si ripetevano senza progressi.",
+        "refused": "Non posso aiutare con questa richiesta.",
+        "cancelled": "Questa risposta è stata annullata.",
+        "failed": "Qualcosa è andato storto e non ho potuto finire questa risposta.",
+        "done": "Che cosa è stato fatto:",
+        "found": "Che cosa è stato trovato:",
+        "more_found": "Altre ricerche: {count}",
+        "failed_steps": "Che cosa non ha funzionato:",
+        "cut": "La mia risposta era troppo lunga ed è stata tagliata qui. Devo continuare?",
+        "undone": "Che cosa non è stato fatto:",
+        "uncertain": "Che cosa forse è stato fatto, forse no (da controllare, per favore):",
+        "nothing": "Finora non è stato fatto nulla.",
+        "more": "… e altri {count}",
+        "go_on": "Devo continuare?",
+        "try_again": "Per favore, riprova.",
+        "try_later": "Per favore, riprova tra un po'.",
+        "try_after": "Per favore, aspetta la risposta precedente e invia di nuovo il messaggio.",
+        "shorten": "Per favore, prova con un messaggio più corto o inizia una nuova conversazione.",
+        "report": "Riprovare non servirà finché chi gestisce questo servizio non ne avrà cambiato le impostazioni.",
+        "persists": "Se riprovare non serve, per favore avvisa chi gestisce questo servizio.",
     },
 }
 
@@ -149,45 +233,16 @@ FAREWELLS: Final[dict[str, str]] = {
 """What a person is told to do after a failure of this code: the key of a fixed text."""
 
 
-_WORDS: Final[dict[str, frozenset[str]]] = {
-    "en": frozenset(
-        """the a an is are am was were be been what how much many more do does did i you he she it we they my your me
-        us and or but if of to in on at by as so up for from with about this that these those can could will would
-        should please when where who why which have has had not no yes all any some there here give tell show find
-        make write send add list hello hi thanks thank today go""".split()
-    ),
-    "pt": frozenset(
-        """o a os as é são foi está estou ser ter tem que quem quanto quantos quanta quantas como eu você ele ela nós
-        meu minha meus minhas e ou mas se de do da dos das em no na nos nas ao à para por pelo pela este esta esse
-        essa isso isto pode posso com sem sobre qual quais onde quando não sim um uma seu sua mais muito já horas
-        hoje ontem amanhã favor obrigado obrigada olá oi bom boa dia mês ano me quero faça mostre diga liste envie
-        também então""".split()
-    ),
-    "es": frozenset(
-        """el la los las es son fue está estoy ser tener tiene que qué quién quien cuánto cuántos cuánta cuántas cuanto
-        cómo como yo tú usted él ella nosotros mi mis y o pero si de del en al para por este esta ese esa eso esto
-        puede puedo con sin sobre cuál cuáles cual dónde cuándo cuando no sí un una su más muy ya horas hoy ayer
-        mañana gracias hola favor buenos buenas día mes año me quiero haz muestra muéstrame dime lista envía también
-        entonces""".split()
-    ),
-}
-
-
 def phrases(language: str) -> Phrases:
     """Return the fixed texts of a language (a tag such as ``pt-BR``); English where there are none."""
     return PHRASES.get(language.split("-", maxsplit=1)[0].lower(), PHRASES["en"])
 
 
+def retryable(code: str) -> bool:
+    """Say whether the same message may go better when it is sent again, without anybody changing anything."""
+    return FAREWELLS.get(code, "try_again") in ("try_again", "try_later", "try_after")
+
+
 def farewell(code: str) -> str:
     """Return the key of the last sentence of an answer that failed by ``code``."""
     return FAREWELLS.get(code, "try_again")
-
-
-def guess_language(text: str) -> str:
-    """Return ``pt``, ``es`` or ``en`` by the commonest words of ``text``; ``en`` when nothing speaks for another."""
-    lowered = text[:_MOST_READ].lower()
-    words = re.findall(r"[^\W\d_]+", lowered)
-    scores = {tag: sum(word in known for word in words) for tag, known in _WORDS.items()}
-    scores["es"] += 3 * bool(re.search(r"[¿¡ñ]", lowered))
-    scores["pt"] += 3 * bool(re.search(r"[ãõç]", lowered))
-    return max(scores, key=lambda tag: scores[tag])

@@ -9,9 +9,10 @@ from roundelay_worker.loop.effects import AskModel, Note
 from roundelay_worker.loop.events import AttemptBegan, TurnArrived, TurnFailed
 from roundelay_worker.loop.history import Exchange, Finish, Result, Turn
 from roundelay_worker.loop.moves import Step, stay, then, turn_ended, untold
-from roundelay_worker.loop.state import Asking, CallPlan, CallState, Failure, Running, State
+from roundelay_worker.loop.replies import kept_text, only_announces
+from roundelay_worker.loop.state import Asking, CallPlan, CallState, Failure, Running, State, ToolWords
 from roundelay_worker.loop.stops import end_by_summary, end_with_turn, fail, give_up, refuse, soft_stop
-from roundelay_worker.loop.texts import NOT_EXECUTED
+from roundelay_worker.loop.texts import NOT_EXECUTED, phrases
 
 _FIRST_BACKOFF = 0.5
 _LONGEST_BACKOFF = 8.0
@@ -22,7 +23,7 @@ _LEAST_CLOSING = 256
 
 def wanted(state: State, stage: Asking) -> AskModel:
     """Return the request that is due, or under way."""
-    most = state.limits.max_output_tokens * (2 if stage.doubled else 1)
+    most = state.limits.max_output_tokens * (2 if stage.doubled and state.limits.may_double else 1)
     return AskModel(
         round=state.round,
         attempt=stage.attempt,
@@ -89,10 +90,17 @@ def read_turn(state: State, stage: Asking, event: TurnArrived) -> Step:
         return Step(state)
     reserved = stage.reserved
     stage = replace(stage, begun=False, reserved=0)
-    state = _charged(replace(state, stage=stage), event.turn, reserved)
+    state = _charged(replace(state, stage=stage, tools=_known_tools(state, event)), event.turn, reserved)
+    if event.model and event.model not in state.models:
+        state = replace(state, models=(*state.models, event.model))
     if stage.closing is not None:
         return _close(state, stage, stage.closing, event.turn, event.now)
     return _read(state, stage, event)
+
+
+def _known_tools(state: State, event: TurnArrived) -> tuple[ToolWords, ...]:
+    known = {tool.name for tool in state.tools}
+    return (*state.tools, *(tool for tool in dict.fromkeys(event.tools) if tool.name not in known))
 
 
 def _charged(state: State, turn: Turn, reserved: int) -> State:
@@ -113,9 +121,9 @@ def _read(state: State, stage: Asking, event: TurnArrived) -> Step:
     turn = event.turn
     match turn.finish:
         case "refused":
-            return refuse(state, turn.note, event.now)
+            return refuse(state, turn, event.now)
         case "cut":
-            return _cut(state, stage, event.now)
+            return _cut(state, stage, turn, event.now)
         case "overflow":
             return _failed(state, stage, _OVERFLOW, event.now, 0.0)
         case "malformed":
@@ -173,7 +181,9 @@ def _pause(state: State, turn: Turn, now: float) -> Step:
     return next_round(state, Exchange(turn), 0)
 
 
-def _cut(state: State, stage: Asking, now: float) -> Step:
+def _cut(state: State, stage: Asking, turn: Turn, now: float) -> Step:
+    if not turn.cut_call and (kept := kept_text(turn.text)):
+        return end_with_turn(state, "token_limit", f"{kept}\n\n{phrases(state.language)['cut']}", now)
     if stage.doubled:
         return soft_stop(state, "token_limit", now)
     again = replace(stage, doubled=True, nudge="reply_cut")
@@ -196,8 +206,10 @@ _DISCARDED = {
 
 
 def _close(state: State, stage: Asking, reason: SoftStop, turn: Turn, now: float) -> Step:
-    if turn.finish == "complete" and not turn.calls and _is_seen(turn.text):
+    if turn.finish == "complete" and not turn.calls and _is_seen(turn.text) and not only_announces(turn.text):
         return end_with_turn(state, reason, turn.text, now)
+    if turn.finish == "cut" and not turn.cut_call and (kept := kept_text(turn.text)):
+        return end_with_turn(state, reason, f"{kept}\n\n{phrases(state.language)['cut']}", now)
     if turn.finish == "overflow":
         return _failed(state, stage, _OVERFLOW, now, 0.0)
     final = bool(turn.calls) or turn.finish in {"refused", "paused"}

@@ -29,6 +29,7 @@ from roundelay_worker.loop.state import (
     Spent,
     Stage,
     State,
+    ToolWords,
 )
 
 NOT_EXECUTED: Final = Result("Not executed: the message had ended.", outcome="not_executed")
@@ -168,8 +169,18 @@ def decoded(
         stage = _decoded_stage(head["stage"])
     for name in ("soft_deadline", "deadline"):
         head[name] = inf if head[name] is None else head[name]
-    nested = {"limits": _built(Limits, head["limits"]), "spent": _built(Spent, head["spent"])}
+    nested = {
+        "limits": _built(Limits, head["limits"]),
+        "spent": _built(Spent, head["spent"]),
+        "models": tuple(head.get("models", ())),
+        "tools": tuple(_tool_words(tool) for tool in head.get("tools", ())),
+    }
     return _built(State, head | nested | {"repairs": tuple(head["repairs"]), "stage": stage, "sequence": sequence})
+
+
+def _tool_words(words: dict[str, Any]) -> ToolWords:
+    private = words["private"]
+    return _built(ToolWords, words | {"private": private if isinstance(private, bool) else tuple(private)})
 
 
 def _decoded_stage(stage: dict[str, Any]) -> Stage:

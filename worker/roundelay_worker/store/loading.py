@@ -1,12 +1,14 @@
 """Load: a message as the database has it, and what was said before it."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from roundelay.messages import Submission
 from roundelay.names import SOFT_STOPS
 from roundelay_worker.loop.history import AssistantText, Entry, Exchange, UserText
+from roundelay_worker.loop.ledger import Recorded
 from roundelay_worker.loop.state import STATE_VERSION, CallPlan
 from roundelay_worker.store.codec import CallRow, TurnRow, decoded, decoded_exchange
 from roundelay_worker.store.driver import Driver, Query, Row, Rows, Script, filled
@@ -57,23 +59,23 @@ _AT_ONCE: Final = filled(
 _ALONE: Final = filled(_MESSAGE, rows="")
 
 _EARLIER: Final = """
-SELECT b.id, b.status, b.submission, b.answer, b.position = (
-    SELECT c.position FROM roundelay_messages c
-    WHERE c.user_id = a.user_id AND c.conversation_id = a.conversation_id AND c.position < a.position
-        AND c.ended_at IS NOT NULL
-    ORDER BY c.position DESC LIMIT 1
-) AS just_before
+SELECT b.id, b.status, b.submission, b.answer
 FROM roundelay_messages a JOIN roundelay_messages b
     ON b.user_id = a.user_id AND b.conversation_id = a.conversation_id AND b.position < a.position
-WHERE a.id = $1 AND b.ended_at IS NOT NULL AND b.status <> 'refused'
+WHERE a.id = $1 AND b.ended_at IS NOT NULL
 ORDER BY b.position DESC LIMIT $2
 """
 
 _SPOKEN: Final = SOFT_STOPS | {"answered"}
 """Statuses whose answer the assistant said."""
 
-_UNFINISHED: Final = SOFT_STOPS | {"cancelled", "failed"}
-"""Statuses after which "go on" continues from what was found."""
+_UNFINISHED: Final = SOFT_STOPS | {"cancelled", "failed", "refused"}
+"""Statuses after which "go on" continues from what was done."""
+
+_LONGEST_JOB: Final = 50
+"""Messages that one continues, at most."""
+_ASIDES: Final = 2
+"""Messages in a row that were answered and do not end a job: "what time is it?" between two that go on."""
 
 
 async def load(driver: Driver, message_id: str, known: tuple[Exchange, ...] = ()) -> Loaded | None:
@@ -155,22 +157,58 @@ def call_row(row: Row) -> CallRow:
 async def context(driver: Driver, message_id: str, entries: int) -> Context:
     """Return what was said before the message, so that with it there are at most ``entries``.
 
-    Only ended messages speak. The calls of the one just before come too if it ended unfinished; they are no
-    entries of their own, and come without reasoning.
+    Only ended messages speak. The messages that this one continues bring their calls too, without reasoning; those
+    are no entries of their own. ``recorded`` are these calls from the job's beginning on, whatever the room.
     """
-    room = entries - 1
-    if room < 1:
-        return ()
-    earlier = await driver.fetch(_EARLIER, message_id, room, again=True)
-    said: list[Entry] = [entry for row in reversed(earlier) for entry in _spoken(row)][-room:]
-    if said and isinstance(said[0], AssistantText):
+    if entries < 1:
+        return Context()
+    earlier = await _earlier(driver, message_id, entries - 1)
+    recorded = {row["id"]: await _recorded(driver, row["id"]) for row in _job(earlier)}
+    said = [_Said(entry, row["id"]) for row in reversed(earlier) for entry in _spoken(row)]
+    said = said[-(entries - 1) :] if entries > 1 else []
+    if said and isinstance(said[0].entry, AssistantText):
         del said[0]
-    if said and earlier[0]["just_before"] and earlier[0]["status"] in _UNFINISHED:
-        turns = await driver.fetch(_TURNS, earlier[0]["id"], 0, again=True)
-        calls = await driver.fetch(_CALLS, earlier[0]["id"], 0, again=True)
-        at = len(said) - 1 if isinstance(said[-1], AssistantText) else len(said)
-        said[at:at] = _found(turns, calls)
-    return tuple(said)
+    history = [entry for one in said for entry in _with_calls(one, recorded)]
+    return Context(tuple(history), tuple(one for calls in reversed(recorded.values()) for one in calls))
+
+
+async def _earlier(driver: Driver, message_id: str, room: int) -> Rows:
+    """Return the messages before, the newest first: as many as there is room for, or as the job has."""
+    most = max(room, _ASIDES + 1)
+    earlier = await driver.fetch(_EARLIER, message_id, most, again=True)
+    if len(earlier) == most < _LONGEST_JOB and any(row["status"] in _UNFINISHED for row in earlier[-_ASIDES - 1 :]):
+        earlier = await driver.fetch(_EARLIER, message_id, _LONGEST_JOB, again=True)
+    return earlier
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    entry: Entry
+    message_id: str
+
+
+def _job(earlier: Rows) -> Iterator[Row]:
+    """Yield the messages that the next one continues, the newest first."""
+    asides = 0
+    for row in earlier[:_LONGEST_JOB]:
+        if row["status"] in _UNFINISHED:
+            asides = 0
+            yield row
+        elif (asides := asides + 1) > _ASIDES:
+            return
+
+
+def _with_calls(said: _Said, recorded: Mapping[str, tuple[Recorded, ...]]) -> Iterator[Entry]:
+    """Yield what was said, a user's text with the calls that followed it."""
+    yield said.entry
+    if isinstance(said.entry, UserText):
+        yield from (exchange for exchange, _ in recorded.get(said.message_id, ()))
+
+
+async def _recorded(driver: Driver, message_id: str) -> tuple[Recorded, ...]:
+    turns = await driver.fetch(_TURNS, message_id, 0, again=True)
+    calls = await driver.fetch(_CALLS, message_id, 0, again=True)
+    return tuple(_found(turns, calls))
 
 
 def _spoken(row: Row) -> Sequence[Entry]:
@@ -180,10 +218,16 @@ def _spoken(row: Row) -> Sequence[Entry]:
     return (user,)
 
 
-def _found(turns: Rows, calls: Rows) -> list[Exchange]:
-    """Return the exchanges of an ended message that had calls, with a result for each."""
+def _found(turns: Rows, calls: Rows) -> Iterator[Recorded]:
+    """Yield the exchanges of an ended message that had calls, with a result for each.
+
+    Calls that were saved together with their results are reads.
+    """
     by_round: dict[int, list[CallRow]] = {}
     for call in calls:
         by_round.setdefault(call[0], []).append(call_row(call))
-    found = [decoded_exchange(turn_row(turn), by_round.get(turn[0], ())) for turn in turns]
-    return [exchange for exchange in found if exchange.results and len(exchange.results) == len(exchange.turn.calls)]
+    for turn in turns:
+        rows = by_round.get(turn[0], [])
+        exchange = decoded_exchange(turn_row(turn), rows)
+        if exchange.results and len(exchange.results) == len(exchange.turn.calls):
+            yield exchange, tuple(row.plan.effect if row.plan else "read" for row in rows)

@@ -8,6 +8,7 @@ from typing import Literal
 
 from roundelay.names import OnBusy
 from roundelay_worker.loop.history import Entry
+from roundelay_worker.loop.ledger import Recorded
 from roundelay_worker.loop.state import State
 
 Queue = Literal["messages", "rounds"]
@@ -322,5 +323,9 @@ class Counts:
     """Age of the oldest ready message, in seconds."""
 
 
-Context = tuple[Entry, ...]
-"""Earlier entries of the conversation, oldest first; without the message itself."""
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What was said before a message, as far as there is room for it; and all calls of the job that it continues."""
+
+    history: tuple[Entry, ...] = ()
+    recorded: tuple[Recorded, ...] = ()

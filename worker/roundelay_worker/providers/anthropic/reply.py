@@ -161,8 +161,10 @@ class MessageAssembly:
         usage = _usage(self._usage)
         finish = self._finish(text, calls, usage)
         if finish not in ("complete", "paused"):
-            return Turn("" if finish == "refused" else text, finish=finish, usage=usage, note=self._stop)
-        return Turn(text, calls, finish, usage, Native(self._origin, self._native()), self._stop)
+            said = "" if finish == "refused" else text
+            return Turn(said, finish=finish, usage=usage, cut_call=bool(calls), note=self._stop)
+        native = Native(self._origin, self._native())
+        return Turn(text, calls, finish, usage, native, note=self._stop)
 
     def _finish(self, text: str, calls: tuple[Call, ...], usage: TurnUsage | None) -> Finish:
         """Judge by the content first: a pause with calls goes on by their results, "complete" is only a word."""

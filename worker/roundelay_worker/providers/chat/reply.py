@@ -124,10 +124,13 @@ class ChatAssembly:
         text, called = self._message.text(), self._message.calls()
         calls = tuple(call for call, _ in called)
         native = native_text(self._message.native(native_calls(called)))
+        finish = self._judged(word, text, calls)
+        filtered = finish == "refused" and not self._message.refused  # cut off by a filter, in no words of its own
         return Turn(
-            text=text,
+            text="" if filtered else text,
             calls=calls,
-            finish=self._judged(word, text, calls),
+            finish=finish,
+            cut_call=finish == "cut" and bool(calls),
             usage=self._usage,
             native=Native(self._origin, native) if native is not None else None,
             note=self._finish or "",

@@ -145,9 +145,10 @@ class GenerationAssembly:
         finish = self._finish(text, calls)
         note = self._blocked or self._reason
         if finish != "complete":
-            return Turn("" if finish == "refused" else text, finish=finish, usage=_usage(self._usage), note=note)
+            said, usage = "" if finish == "refused" else text, _usage(self._usage)
+            return Turn(said, finish=finish, usage=usage, cut_call=bool(calls), note=note)
         native = Native(self._origin, "[" + ",".join(raw for _, raw in self._parts) + "]")
-        return Turn(text, calls, finish, _usage(self._usage), native, note)
+        return Turn(text, calls, finish, _usage(self._usage), native, note=note)
 
     def _finish(self, text: str, calls: tuple[Call, ...]) -> Finish:
         """Judge by the content first; no reason at all is an empty reply, an unexpected call may be a call."""

@@ -100,23 +100,27 @@ class ResponsesAssembly:
         text, calls = _visible(item for item, _ in items), tuple(call for _, called in items for call in called)
         reason = as_word(as_object(self._response.get("incomplete_details")).get("reason"))
         native = native_text([back for item, called in items for back in _going_back(item, called)])
+        finish, refused = self._judged([item for item, _ in items], text, calls, reason)
         return Turn(
-            text=text,
+            text="" if finish == "refused" and not refused else text,
             calls=calls,
-            finish=self._judged([item for item, _ in items], text, calls, reason),
+            finish=finish,
+            cut_call=finish == "cut" and bool(calls),
             usage=read_usage(as_object(self._response.get("usage")), "input_tokens", "output_tokens"),
             native=Native(self._origin, native) if native is not None else None,
             note=reason or self._status,
         )
 
-    def _judged(self, items: list[dict[str, Any]], text: str, calls: tuple[Call, ...], reason: str) -> Finish:
+    def _judged(self, items: list[Item], text: str, calls: tuple[Call, ...], reason: str) -> tuple[Finish, bool]:
+        """Return how the reply ended, and whether the model declined in words of its own."""
         if any(part.get("type") == "refusal" for item in items for part in parts_of(item)):
-            return "refused"
+            return "refused", True
         finish = FINISHES.get((self._status, reason if self._status == "incomplete" else ""), "unknown")
         if finish != "complete":
-            return finish
+            return finish, False
         unnamed = any(not call.name for call in calls)
-        return "malformed" if unnamed or (not calls and has_leaked_calls(text, self._tools)) else "complete"
+        malformed = unnamed or (not calls and has_leaked_calls(text, self._tools))
+        return ("malformed" if malformed else "complete"), False
 
     def _take(self, kind: str, event: Mapping[str, Any]) -> Piece:
         if kind == "error" or (event.get("error") and kind not in _TERMINAL):

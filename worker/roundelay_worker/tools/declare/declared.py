@@ -45,6 +45,12 @@ class Tool:
     idempotent: bool
     polling: bool
     verify: Verify | None = field(repr=False)
+    title: str
+    """What a person calls it."""
+    summary: Callable[[dict[str, Any], Any], str] | None = field(repr=False)
+    """Says of a call what a person should read, from its arguments and what the function returned."""
+    private: bool | tuple[str, ...]
+    """What is kept from people and readers: arguments and results, or these parameters and the results."""
     module: str
     place: str
 

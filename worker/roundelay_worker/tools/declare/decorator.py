@@ -3,11 +3,12 @@
 import inspect
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any, TypeVar, get_type_hints, overload
 
 from roundelay_worker.loop.history import Effect
+from roundelay_worker.loop.plain import named
 from roundelay_worker.tools.declare.declared import MARK, Tool, ToolKind, Verify
 from roundelay_worker.tools.declare.docstrings import read_docstring
 from roundelay_worker.tools.declare.signature import InvalidTool, Signature, is_context, read_signature
@@ -32,6 +33,9 @@ def tool(
     idempotent: bool = False,
     polling: bool = False,
     verify: Callable[..., Any] | None = None,
+    title: str = "",
+    summary: Callable[[dict[str, Any], Any], str] | None = None,
+    private: bool | Sequence[str] = False,
 ) -> Callable[[F], F]: ...
 
 
@@ -47,6 +51,9 @@ def tool(
     idempotent: bool = False,
     polling: bool = False,
     verify: Callable[..., Any] | None = None,
+    title: str = "",
+    summary: Callable[[dict[str, Any], Any], str] | None = None,
+    private: bool | Sequence[str] = False,
 ) -> Any:
     """Make a typed function, sync or async, a tool; the function itself stays callable as before.
 
@@ -65,6 +72,11 @@ def tool(
         verify: tells whether a write of unknown outcome took effect. It takes any of the tool's parameters,
             by name, and a ToolContext, and returns True (it did), False (it did not), None (unknown), or the
             value that the tool would have returned.
+        title: what a person calls it in answers and progress; default: the name in words.
+        summary: says of a call what a person should read, from its arguments (by name) and what the function
+            returned: "an email to ana@example.com". Default: the first plain fields. What it raises is logged only.
+        private: keep arguments and results out of answers and of what readers see; a list of parameters keeps those
+            and the result.
     """
 
     def declare(decorated: F) -> F:
@@ -91,6 +103,9 @@ def tool(
             idempotent=idempotent,
             polling=polling,
             verify=None if verify is None else _verify(verify, signature, place),
+            title=title or named(name or decorated.__name__),
+            summary=summary,
+            private=_private(private, signature, place),
             module=decorated.__module__,
             place=place,
         )
@@ -169,6 +184,17 @@ def _verify(verify: Callable[..., Any], signature: Signature, place: str) -> Ver
                 f"{place} has a verify= with the parameter {name}: it may take {_listed(signature.names)}"
             )
     return Verify(verify, names, context, _kind(verify))
+
+
+def _private(private: bool | Sequence[str], signature: Signature, place: str) -> bool | tuple[str, ...]:
+    """Return what is private; raise InvalidTool for a parameter that the tool does not have."""
+    if isinstance(private, bool):
+        return private
+    names = (private,) if isinstance(private, str) else tuple(private)
+    for name in names:
+        if name not in signature.names:
+            raise InvalidTool(f"{place} has private= with the parameter {name}: it has {', '.join(signature.names)}")
+    return names
 
 
 def _listed(names: tuple[str, ...]) -> str:

@@ -77,7 +77,14 @@ def _unprepared(reason: str) -> Outcome:
 
 
 def _ended(outcome: Outcome) -> Frame:
-    return {"kind": "ended", "text": outcome.result.text, "is_error": outcome.result.is_error, "code": outcome.code}
+    result = outcome.result
+    return {
+        "kind": "ended",
+        "text": result.text,
+        "is_error": result.is_error,
+        "code": outcome.code,
+        "said": result.said,
+    }
 
 
 def write_context(context: ToolContext) -> dict[str, Any]:

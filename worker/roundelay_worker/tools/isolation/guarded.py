@@ -34,7 +34,8 @@ class Ended:
         if frame["kind"] == "began":
             self.began = True
         elif frame["kind"] == "ended":
-            self.outcome = Outcome(Result(frame["text"], is_error=frame["is_error"]), code=frame["code"])
+            result = Result(frame["text"], is_error=frame["is_error"], said=frame["said"])
+            self.outcome = Outcome(result, code=frame["code"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ def call_here(tool: Tool, arguments: Mapping[str, Any], limit: int) -> Outcome:
         value = tool.function(**arguments)
     except BaseException as exc:  # noqa: BLE001 - a thread of ours has nobody else to tell
         return tool_failure(tool, exc)
-    return success(tool, value, limit)
+    return success(tool, value, limit, arguments)
 
 
 async def call_async(tool: Tool, arguments: Mapping[str, Any], limit: int) -> Outcome:
@@ -30,7 +30,7 @@ async def call_async(tool: Tool, arguments: Mapping[str, Any], limit: int) -> Ou
         if is_cancelled(exc):
             raise
         return tool_failure(tool, exc)
-    return success(tool, value, limit)
+    return success(tool, value, limit, arguments)
 
 
 def is_cancelled(exc: BaseException) -> bool:

@@ -3,7 +3,7 @@
 import json
 import logging
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from inspect import isawaitable, iscoroutine
 from typing import Any, Final
@@ -18,6 +18,7 @@ _LOG = logging.getLogger(__name__)
 
 LONGEST_MESSAGE = 4_000
 LONGEST_CODE = 64
+LONGEST_SAID = 240
 NAMES_LISTED = 100
 
 _PARTLY: Final[dict[Effect, str]] = {
@@ -48,7 +49,7 @@ def failure(code: str, message: str, recovery: str = "", *, uncertain: bool = Fa
     return Outcome(Result(text, is_error=True), uncertain, code)
 
 
-def success(tool: Tool, value: Any, limit: int) -> Outcome:
+def success(tool: Tool, value: Any, limit: int, arguments: Mapping[str, Any] | None = None) -> Outcome:
     """Return the result for what a tool returned: its string, or JSON; longer than ``limit`` bytes it is cut.
 
     Never raises. A value that JSON cannot carry is still a success, with a note on what is missing: the call has had
@@ -56,13 +57,25 @@ def success(tool: Tool, value: Any, limit: int) -> Outcome:
     """
     if _is_awaitable(value):
         return _unawaited(tool, value)
-    rendered = render(value)
+    rendered, said = render(value), _said(tool, arguments or {}, value)
     if not rendered.lost:
-        return Outcome(Result(shorten(clean(rendered.text), limit)))
+        return Outcome(Result(shorten(clean(rendered.text), limit), said=said))
     _LOG.warning("result_not_json tool=%s places=%s", tool.name, len(rendered.lost))
     note = _lost_note(tool, rendered)
     text = shorten(clean(rendered.text), max(limit - len(note.encode()) - 2, 0))
-    return Outcome(Result(f"{text}\n\n{note}"))
+    return Outcome(Result(f"{text}\n\n{note}", said=said))
+
+
+def _said(tool: Tool, arguments: Mapping[str, Any], value: Any) -> str:
+    """Return what the tool's own summary says of a call; '' where it has none, or fails: the call has not."""
+    if tool.summary is None or tool.private is True:
+        return ""
+    given = {name: argument for name, argument in arguments.items() if name != tool.signature.context_parameter}
+    try:
+        return " ".join(clean(str(tool.summary(given, value))).split())[:LONGEST_SAID]
+    except BaseException as exc:  # noqa: BLE001 - the project's own code
+        _LOG.warning("summary_failed tool=%s error=%s", tool.name, type(exc).__name__)
+        return ""
 
 
 def tool_failure(tool: Tool, exc: BaseException) -> Outcome:
