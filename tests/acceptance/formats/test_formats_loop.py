@@ -95,7 +95,7 @@ def test_a_tool_that_the_model_made_up_goes_back_under_a_name_that_no_service_re
     for wire, answer in answers.items():
         assert (wire, answer.status, answer.text) == (wire, "answered", "It is 3.")
         assert set(stage.refused(f"{wire}-made-up{flag}")) <= {"stream_unsupported"}
-        told = [(update.tool, update.ok) for update in stage.updates(answer.message_id) if update.tool]
+        told = [(note.tool, note.ok) for note in stage.updates(answer.message_id) if note.kind == "tool_finished"]
         assert ("look it up!", False) in told
         assert ("n" * 64, False) in told
 

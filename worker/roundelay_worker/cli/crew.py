@@ -122,10 +122,7 @@ class Crew:
 
     def tell_deeds(self) -> None:
         """Say what became of the messages that were under way when the children were told to stop."""
-        for member in self._members:
-            if member.process is not None and member.process.poll() is not None:
-                self._buried(member.process.pid)
-                member.process = None
+        self._bury_all()
         deeds = self._deeds
         self._say(f"stopped: {deeds.finished} messages finished, {deeds.handed_over} handed over to other workers")
 
@@ -135,7 +132,8 @@ class Crew:
         for number, patience in (*warm, (signal.SIGQUIT, self._last_words), (signal.SIGKILL, LAST_WORDS)):
             self.signal(number)
             if until(lambda: self.all_gone, patience):
-                return
+                break
+        self._bury_all()
 
     def _note_death(self, member: _Member, now: float) -> None:
         if member.process is not None and (code := member.process.poll()) is not None:
@@ -148,6 +146,12 @@ class Crew:
             if needed and all(needed):
                 raise CrewUnfit(f"{member.job.name} cannot start ({why})")
             self._say(f"{member.job.name} ended ({why}); starting it again in {delay:.1f} s")
+
+    def _bury_all(self) -> None:
+        for member in self._members:
+            if member.process is not None and member.process.poll() is not None:
+                self._buried(member.process.pid)
+                member.process = None
 
     def _buried(self, pid: int) -> Deeds:
         deeds = deeds_of(pid)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from roundelay_worker.process.identity import has_proc, started
+from roundelay_worker.settings import SUPERVISED
 
 EVERY: Final = 1.0
 """Seconds between two beats."""
@@ -49,7 +50,6 @@ class Heartbeat:
 
     def start(self) -> None:
         """Begin; from now on silence means that the process is frozen."""
-        self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._thread.start()
 
     def count_round(self) -> None:
@@ -59,11 +59,13 @@ class Heartbeat:
             self._write()
 
     def stop(self) -> None:
-        """Write what was done, once more, and stop; the file stays for who started this process."""
+        """Write what was done, once more, and stop; the file stays for a supervisor, if there is one."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(timeout=EVERY)
             self._write()
+        if SUPERVISED not in os.environ:
+            forget(os.getpid())
 
     def _run(self) -> None:
         while True:
@@ -72,6 +74,8 @@ class Heartbeat:
                 return
 
     def _write(self) -> None:
+        with suppress(OSError):
+            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with suppress(OSError):  # a full disk is no reason to be killed: the time is written by who reads
             self._file.touch(mode=0o600)
         with suppress(OSError):
@@ -100,9 +104,12 @@ def last_beat(pid: int) -> float | None:
 
 
 def forget(pid: int) -> None:
-    """Remove the file of a process that has ended."""
+    """Remove the file of a process that has ended, and its folder after the last."""
+    file = heartbeat_file(pid)
     with suppress(OSError):
-        heartbeat_file(pid).unlink()
+        file.unlink()
+    with suppress(OSError):
+        file.parent.rmdir()
 
 
 def frozen(silent: float = SILENT) -> Iterator[int]:

@@ -94,6 +94,11 @@ def says_something(raw: object) -> bool:
     return bool(objects) and not fault
 
 
+def are_equal(raw: object, other: object) -> bool:
+    """Return whether two arguments ask for the same."""
+    return [one.key for one in _objects(raw)[0]] == [one.key for one in _objects(other)[0]]
+
+
 def called_name(name: str, tool_names: Collection[str]) -> str:
     """Return the name of the tool that is meant: gpt-oss writes its channel behind it and a namespace before it."""
     name = readable(name)

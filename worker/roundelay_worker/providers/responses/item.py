@@ -7,7 +7,7 @@ is taken from the list, then from the pieces. Some servers say that an item is d
 from collections.abc import Mapping
 from typing import Any, Final
 
-from roundelay_worker.providers.arguments import MISSING, read_arguments, says_something
+from roundelay_worker.providers.arguments import MISSING, are_equal, read_arguments, says_something
 from roundelay_worker.providers.loose import as_word
 from roundelay_worker.providers.reading import NOTHING, Piece, TextPiece, Thinking
 from roundelay_worker.providers.thoughts import ThoughtFilter
@@ -71,13 +71,16 @@ class GrowingItem:
 
     def is_another(self, item: Item) -> bool:
         """Return whether this, though a name led here, is done as another item: under another id, or in other words."""
-        if not self.done or (self.call_id and item.get("call_id") == self.call_id):
+        if not self.done:
             return False
+        if self.call_id and item.get("call_id") == self.call_id:
+            return _is_other_call(self.done[0], item)
         return as_word(item.get("id")) != as_word(self.done[0].get("id")) or _says_else(self.done[0], item)
 
     def is_listed_beside(self, item: Item) -> bool:
         """Return whether this stands in the list beside it, in other words under the same id."""
-        return bool(self.listed) and _says_else(self.listed[0], item)
+        known = self.listed or (self.done if self.kind == CALL else [])
+        return bool(known) and (_is_other_call if self.kind == CALL else _says_else)(known[0], item)
 
     def stand(self, place: int) -> None:
         """Take a position; the first one stays."""
@@ -157,6 +160,13 @@ def parts_of(item: Mapping[str, Any]) -> list[dict[str, Any]]:
     if isinstance(content, str):
         return [{"type": "output_text", "text": content}]
     return [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+
+
+def _is_other_call(item: Item, other: Item) -> bool:
+    """Say whether two tellings under one ``call_id`` are two calls: whole, of other items, asking differently."""
+    ids = [as_word(one.get("id")) for one in (item, other)]
+    told = [one.get("arguments") for one in (item, other)]
+    return (not all(ids) or ids[0] != ids[1]) and all(map(says_something, told)) and not are_equal(*told)
 
 
 def _says_else(item: Item, other: Item) -> bool:

@@ -73,7 +73,11 @@ class Items:
     def _repeated(self, item: Item) -> GrowingItem | None:
         """Return the item that an entry before this one in the list gave the name to."""
         growing = self._named(item)
-        return None if growing is None or growing.is_listed_beside(item) else growing
+        if growing is None or not growing.is_listed_beside(item):
+            return growing
+        call_id = as_word(item.get("call_id"))
+        same = (one for one in self._items if call_id and one.call_id == call_id and not one.listed)
+        return next((one for one in same if not one.is_listed_beside(item)), None)
 
     def whole(self) -> list[Item]:
         """Return the items as they stand: ordered as the end lists them if it has all, else by position.
