@@ -119,7 +119,7 @@ class Stage:
                 self._threads.submit(self._task, dispatch)
 
     def _task(self, dispatch: Dispatch) -> None:
-        self._send(self.runtime.run(dispatch))
+        self._send(self.runtime.run(dispatch).dispatches)
 
     async def _send_later(self, dispatches: tuple[Dispatch, ...]) -> None:
         self._send(dispatches)

@@ -13,7 +13,7 @@ def body_text(request) -> str:
 
 
 @pytest.mark.parametrize("finish", ["refused", "filtered"])
-def test_a_refusal_ends_the_message_and_is_no_part_of_what_comes_after(stage: Stage, finish: str):
+def test_a_refusal_ends_the_message_and_what_was_asked_is_known_after(stage: Stage, finish: str):
     asked = {
         wire: stage.ask(
             wire,
@@ -31,25 +31,46 @@ def test_a_refusal_ends_the_message_and_is_no_part_of_what_comes_after(stage: St
 
     for wire, answer in answers.items():
         assert (wire, answer.status, answer.error.code if answer.error else "") == (wire, "refused", "refused")
-        assert answer.text == "I cannot help with this request."
+        own = finish == "refused" and wire in ("openai", "chat")
+        assert answer.text == ("I'm sorry, I can't help with that." if own else "I cannot help with this request.")
         assert stage.fake.count(f"{wire}-{finish}") == 1
         assert after[wire].text == "ok"
-        assert "forbidden" not in body_text(stage.requests(f"{wire}-{finish}-after")[0])
+        assert body_text(stage.requests(f"{wire}-{finish}-after")[0]).count("forbidden") == 1  # as the user wrote it
 
 
-def test_a_text_cut_at_the_limit_is_discarded_and_asked_for_once_more_with_twice_the_room(stage: Stage):
+def test_a_text_without_a_whole_sentence_is_asked_for_once_more_with_twice_the_room(stage: Stage):
     step = {"text": "half a sen", "finish": "cut", "times": 1, "then": {"text": "A whole sentence."}}
 
-    answers = stage.answers(step, name="cut-text", model_options={"max_output_tokens": 1000})
+    answers = stage.answers(step, name="cut-text")
 
     for wire, answer in answers.items():
         assert (wire, answer.status, answer.text) == (wire, "answered", "A whole sentence.")
         first, second = stage.requests(f"{wire}-cut-text")
-        assert "1000" in body_text(first)
-        assert "2000" in body_text(second)
+        assert "8192" in body_text(first)
+        assert "16384" in body_text(second)
         assert body_text(second).count("half a sen") == 1  # in the script, which is the user's text
         kinds = [update.kind for update in stage.updates(answer.message_id)]
         assert kinds.count("retrying") == 1
+
+
+def test_a_text_that_was_cut_is_kept_to_its_last_whole_sentence_and_never_paid_twice(stage: Stage):
+    step = {"text": "Rome was not built in a day. It took", "finish": "cut"}
+
+    answers = stage.answers(step, name="cut-kept", model_options={"max_output_tokens": 1000})
+
+    for wire, answer in answers.items():
+        assert (wire, answer.status, answer.usage.model_calls) == (wire, "token_limit", 1)
+        assert answer.text.startswith("Rome was not built in a day.\n\nMy answer got too long")
+        assert answer.can_continue
+
+
+def test_a_bound_that_the_caller_set_is_never_doubled(stage: Stage):
+    step = {"text": "half a sen", "finish": "cut", "times": 1, "then": {"text": "A whole sentence."}}
+
+    stage.answers(step, name="cut-bound", model_options={"max_output_tokens": 1234})
+
+    for wire in FORMATS:
+        assert ["1234" in body_text(request) for request in stage.requests(f"{wire}-cut-bound")] == [True, True]
 
 
 def test_a_reply_cut_inside_a_call_runs_nothing_of_it(stage: Stage):
