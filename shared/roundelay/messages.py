@@ -1,7 +1,8 @@
 """What goes into Roundelay: a submission, checked before anything is stored."""
 
 import re
-from typing import Annotated, Literal
+from difflib import get_close_matches
+from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, StringConstraints, field_validator
 
@@ -16,11 +17,15 @@ UserIdentifier = Annotated[str, StringConstraints(pattern=f"^({ID_PATTERN})?$")]
 
 def check_model(model: str) -> str:
     """Return ``model`` if it is ``provider:name`` with a known provider; else raise ValueError saying what is wrong."""
+    if model == "demo:":
+        return "demo:rules"
     provider, colon, name = model.partition(":")
     if not colon or not name.strip():
         raise ValueError(f"a model is written provider:model, for example {PROVIDERS[0]}:gpt-5")
     if provider not in PROVIDERS:
-        raise ValueError(f"unknown provider; known are {', '.join(PROVIDERS)}")
+        near = get_close_matches(provider, PROVIDERS, n=1)
+        hint = f"did you mean {near[0]}:?" if near else f"known are {', '.join(PROVIDERS)}"
+        raise ValueError(f"unknown provider; {hint}")
     return model
 
 
@@ -40,6 +45,18 @@ class TextPart(BaseModel):
     text: str
 
 
+OUR_MEMBERS: Final = frozenset(
+    {
+        *("model", "messages", "input", "contents", "content", "prompt", "system", "systemInstruction", "instructions"),
+        *("tools", "tool_choice", "toolConfig", "functions", "function_call", "stream", "stream_options", "n"),
+        *("max_tokens", "max_output_tokens", "max_completion_tokens", "temperature", "reasoning", "reasoning_effort"),
+        *("thinking", "generationConfig", "store", "include", "previous_response_id", "conversation", "container"),
+        *("prompt_cache_key", "parallel_tool_calls", "background"),
+    }
+)
+"""Members of request bodies, of all formats, that callers cannot set by ``extra``."""
+
+
 class ModelOptions(BaseModel):
     """Wishes for the model; what a model refuses is left out once and logged."""
 
@@ -48,6 +65,15 @@ class ModelOptions(BaseModel):
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     max_output_tokens: Annotated[int, Field(ge=16)] | None = None
     reasoning_effort: Annotated[str, StringConstraints(pattern=r"^[a-z]{1,16}$")] | None = None
+    extra: dict[str, JsonValue] | None = None
+    """Members of the request's body that are passed on as they are; none of those that Roundelay writes itself."""
+
+    @field_validator("extra")
+    @classmethod
+    def _is_none_of_ours(cls, extra: dict[str, JsonValue] | None) -> dict[str, JsonValue] | None:
+        if ours := sorted(OUR_MEMBERS.intersection(extra or ())):
+            raise ValueError(f"{', '.join(ours)}: Roundelay writes this itself; use an option of its own for it")
+        return extra
 
 
 class Submission(BaseModel):

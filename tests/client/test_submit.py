@@ -361,3 +361,13 @@ def test_a_closed_client_leaves_no_warning_and_opens_again(make_client, url, pre
 
     assert first != second
     assert [warning.message for warning in warned] == []
+
+
+def test_an_unknown_option_of_the_model_names_those_that_exist(client):
+    with pytest.raises(InvalidSubmission, match=r"model_options.top_p: unknown option; known are temperature, .*extra"):
+        client.submit("x", model_options={"top_p": 1})
+
+
+def test_what_roundelay_writes_itself_is_no_extra(client):
+    with pytest.raises(InvalidSubmission, match="messages: Roundelay writes this itself"):
+        client.submit("x", model_options={"extra": {"messages": []}})

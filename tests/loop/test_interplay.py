@@ -175,7 +175,7 @@ def test_only_a_pause_that_the_provider_asks_for_is_held_against_max_retry_delay
         assert (play.ended.text == "done") == waits
         if not waits and cap:
             assert play.ended.failure is not None
-            assert play.ended.failure.code == "quota"
+            assert play.ended.failure.code == "rate_limited"
 
 
 # Unknown outcomes

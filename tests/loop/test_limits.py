@@ -115,7 +115,7 @@ def test_jitter_takes_up_to_half_of_a_backoff_and_what_is_told_is_rounded(jitter
     assert play.notes[-1].delay == round(delay, 3)
 
 
-def test_the_servers_delay_is_honoured_up_to_max_retry_delay_beyond_it_failed_with_quota() -> None:
+def test_the_servers_delay_is_honoured_up_to_max_retry_delay_beyond_it_failed_with_its_seconds() -> None:
     wishes = Failure("rate_limited", "later", retryable=True, delay=60.0)
     play = Play([wishes, says("done")])
     play.run()
@@ -123,7 +123,30 @@ def test_the_servers_delay_is_honoured_up_to_max_retry_delay_beyond_it_failed_wi
     play = Play([Failure("rate_limited", "later", retryable=True, delay=60.1)])
     play.run()
     assert play.ended.failure is not None
-    assert (play.ended.status, play.ended.failure.code) == ("failed", "quota")
+    assert (play.ended.status, play.ended.failure.code) == ("failed", "rate_limited")
+    assert "60 s" in play.ended.failure.message
+    assert play.ended.failure.delay == 60.1
+
+
+@pytest.mark.parametrize(("wish", "due"), [(0.0, 0.5), (0.2, 0.5), (2.0, 2.0)])
+def test_a_servers_wish_is_a_floor_for_our_own_back_off(wish: float, due: float) -> None:
+    play = Play([says("done")])
+    play.run(until=lambda state: state.spent.model_calls == 1)
+    play.feed(TurnFailed(1, 1, Failure("rate_limited", "later", retryable=True, delay=wish), 7.0, 0.0))
+    (wanted,) = todo(play.state)
+    assert isinstance(wanted, AskModel)
+    assert wanted.due_at == pytest.approx(7.0 + due)
+
+
+def test_messages_that_were_turned_away_together_do_not_come_back_at_one_instant() -> None:
+    waits = set()
+    for jitter in (0.0, 0.3, 0.9):
+        play = Play([says("done")])
+        play.run(until=lambda state: state.spent.model_calls == 1)
+        play.feed(TurnFailed(1, 1, Failure("rate_limited", "later", retryable=True, delay=4.0), 7.0, jitter))
+        waits.add(play.notes[-1].delay)
+    assert len(waits) == 3
+    assert min(waits) == 4.0
 
 
 def test_a_pause_that_would_outlast_the_time_is_not_waited_for() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
@@ -200,6 +200,15 @@ SECRET_VARIABLES: Final = frozenset(
     }
 )
 """The variables that hold keys and passwords."""
+
+
+def secrets_of(settings: Settings) -> tuple[str, ...]:
+    """Return the keys and passwords of these settings, the longest first: what must never leave the worker."""
+    keys = [value for name in Settings.model_fields if isinstance(value := getattr(settings, name), SecretStr)]
+    urls = (settings.redis_url, settings.broker_url, settings.database_url)
+    passwords = [unquote(urlsplit(url).password or "") for url in urls]
+    found = {*(key.get_secret_value() for key in keys), *passwords}
+    return tuple(sorted(filter(None, found), key=len, reverse=True))
 
 
 def home_folder(env: Mapping[str, str]) -> Path:

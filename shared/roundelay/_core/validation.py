@@ -107,8 +107,14 @@ def _faults_of_content(text: Any, given: Mapping[str, Any], limit: int) -> Itera
     for name, value, most in texts:
         if isinstance(value, str):
             yield from _faults_of_text(name, value, most)
-    for name, most in (("context", MAX_CONTEXT_BYTES), ("metadata", limit)):
-        yield from _faults_of_json(name, given.get(name), most)
+    options = given.get("model_options")
+    extra = options.get("extra") if isinstance(options, Mapping) else None
+    for name, value, most in (
+        ("context", given.get("context"), MAX_CONTEXT_BYTES),
+        ("metadata", given.get("metadata"), limit),
+        ("model_options.extra", extra, MAX_CONTEXT_BYTES),
+    ):
+        yield from _faults_of_json(name, value, most)
 
 
 def _names(given: Mapping[str, Any]) -> Iterator[tuple[str, Any, int]]:
@@ -168,6 +174,8 @@ def _faults_of_fields(error: ValidationError) -> Iterator[str]:
 
 
 def _rule(name: str, kind: str, told: str) -> str:
+    if name == "model_options" and kind == "extra_forbidden":
+        return f"unknown option; known are {', '.join(ModelOptions.model_fields)}"
     if name in {"conversation_id", "user_id"} and kind == "string_pattern_mismatch":
         return _ID_SHAPE
     if name == "tools" and kind == "tuple_type":

@@ -185,10 +185,15 @@ def test_x_should_retry_wins() -> None:
 @pytest.mark.parametrize(
     ("headers", "body", "delay"),
     [
-        ({"retry-after-ms": "1500", "retry-after": "9"}, "", 1.5),
+        ({"retry-after-ms": "1500", "retry-after": "9"}, "", 9.0),
+        ({"retry-after-ms": "0", "retry-after": "1"}, "", 1.0),
+        ({"retry-after": "0"}, "", 0.0),
+        ({}, {"error": {"type": "usage_limit_reached", "resets_in_seconds": 1_382_400}}, 1_382_400.0),
+        ({}, error("Usage limit reached. Please try again in 16 days."), 1_382_400.0),
+        ({}, error("Try again in 2 hours and 3 minutes"), 7_380.0),
         ({"Retry-After": "2.5"}, "", 2.5),
         ({"retry-after": "6m0s"}, "", 360.0),
-        ({}, {"error": {"details": [{"retryDelay": "48s"}], "message": "Please retry in 48.9s."}}, 48.0),
+        ({}, {"error": {"details": [{"retryDelay": "48s"}], "message": "Please retry in 48.9s."}}, 48.9),
         ({}, error("Please retry in 48.939935699s."), 48.939935699),
         ({}, error("Rate limit reached. Please try again in 1m2.5s. Visit"), 62.5),
         ({}, error("Please try again in 130ms."), 0.13),
@@ -274,8 +279,35 @@ SENT = (
         ("Invalid schema at 'tools[0].parameters': boom", "'tools[0].parameters'"),
     ],
 )
-def test_a_sentence_that_helps_to_mend_a_request_is_shown(sentence: str, shown: str) -> None:
-    assert shown in classify(400, {}, json.dumps(error(sentence)).encode(), SENT).message
+def test_a_sentence_that_helps_to_mend_a_request_is_for_operators_alone(sentence: str, shown: str) -> None:
+    failure = classify(400, {}, json.dumps(error(sentence)).encode(), SENT)
+    assert shown in failure.detail
+    assert shown not in failure.message
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (429, {"error": {"type": "usage_limit_reached", "message": "The usage limit has been reached"}}),
+        (429, {"error": {"code": "1308", "message": "Usage limit reached. It resets at 2099-01-01 10:00:00"}}),
+        (429, {"error": {"message": "You have hit your weekly limit.", "resets_at": 4_070_908_800}}),
+    ],
+)
+def test_a_usage_limit_is_no_rate_limit(status: int, body: dict[str, Any]) -> None:
+    failure = judged(status, body)
+    assert (failure.code, failure.retryable) == ("quota", False)
+
+
+@pytest.mark.parametrize(
+    ("text", "repair"),
+    [
+        ("UnsupportedParamsError: vertex does not support parameters: ['prompt_cache_key']", "drop:prompt_cache_key"),
+        ('Unknown parameters: ["store", "user"]', "drop:store"),
+        ("Unsupported params {'parallel_tool_calls'}", "drop:parallel_tool_calls"),
+    ],
+)
+def test_a_list_of_refused_parameters_is_read_one_by_one(text: str, repair: str) -> None:
+    assert judged(400, error(text)).repair == repair
 
 
 @pytest.mark.parametrize(

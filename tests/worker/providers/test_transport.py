@@ -190,6 +190,69 @@ def test_a_redirect_is_not_followed_with_the_key() -> None:
     assert (failure.code, failure.retryable) == ("bad_request", False)
 
 
+@pytest.mark.parametrize("status", ["307 Temporary Redirect", "308 Permanent Redirect"])
+def test_a_redirect_that_repeats_the_request_is_followed_within_its_origin(status: str) -> None:
+    paths: list[bytes] = []
+
+    async def once() -> str:
+        async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            paths.append(b"")
+            moved = plain(status, b"", "location: /gateway/v1/chat/completions/\r\n")
+            writer.write(moved if len(paths) == 1 else WHOLE)
+
+        async with serving(answer) as server, HttpTransport() as transport:
+            return (await ask(server.port, transport)).text
+
+    assert asyncio.run(once()) == "Hi"
+    assert len(paths) == 2
+
+
+@pytest.mark.parametrize(
+    "location", ["http://127.0.0.1:1/elsewhere", "//other.example/v1", "", "::::", "https://127.0.0.1/"]
+)
+def test_a_redirect_to_another_origin_says_what_it_is(location: str) -> None:
+    failure = failed(plain("307 Temporary Redirect", b"", f"location: {location}\r\n"))
+
+    assert (failure.code, failure.retryable) == ("bad_request", False)
+    assert "redirects" in failure.message
+    assert "307" in failure.message
+
+
+def test_a_redirect_in_a_circle_ends() -> None:
+    failure = failed(plain("308 Permanent Redirect", b"", "location: /a/b\r\n"))
+
+    assert "redirects" in failure.message
+
+
+@pytest.mark.parametrize("coding", ["br", "zstd"])
+def test_a_reply_that_is_compressed_in_a_way_we_do_not_read_is_told_as_that(coding: str) -> None:
+    failure = failed(plain("200 OK", b"\x0b\x02\x80hello\x03", f"content-encoding: {coding}\r\n"))
+
+    assert "compressed" in failure.message
+    assert not failure.retryable
+
+
+def test_the_models_are_reached_through_the_proxy_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[bytes] = []
+
+    async def once(no_proxy: str) -> str:
+        async def proxy(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            seen.append(b"proxied")
+            writer.write(WHOLE)
+
+        async with serving(proxy) as way, serving(WHOLE) as server, HttpTransport(trust_env=True) as transport:
+            monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{way.port}")
+            monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{way.port}")
+            monkeypatch.setenv("NO_PROXY", no_proxy)
+            monkeypatch.setenv("no_proxy", no_proxy)
+            return (await ask(server.port, transport)).text
+
+    assert asyncio.run(once("")) == "Hi"
+    assert seen == [b"proxied"]
+    assert asyncio.run(once("127.0.0.1,localhost")) == "Hi"
+    assert seen == [b"proxied"]
+
+
 def test_a_declined_prompt_without_streaming_is_a_refused_turn_too() -> None:
     request = ModelRequest(system="", history=(UserText("Hello"),), repairs=frozenset({"no_stream"}))
 

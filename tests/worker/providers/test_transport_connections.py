@@ -161,7 +161,9 @@ def test_the_responses_provider_asks_over_the_same_client(repairs: tuple[str, ..
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make a certificate with")
-def test_a_certificate_is_verified_and_one_that_is_unknown_is_not_tried_again(tmp_path: Path) -> None:
+def test_a_certificate_is_verified_and_one_that_is_unknown_is_not_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
     names = ("-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost")
     made = ("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2")
@@ -179,3 +181,5 @@ def test_a_certificate_is_verified_and_one_that_is_unknown_is_not_tried_again(tm
         asyncio.run(once(None))
     assert (caught.value.code, caught.value.retryable) == ("model_unreachable", False)
     assert "certificate" in caught.value.message
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))  # the deployment's own authority
+    assert asyncio.run(once(None)).text == "Hi"

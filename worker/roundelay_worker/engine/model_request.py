@@ -48,6 +48,7 @@ def model_request(state: State, setup: Setup, wanted: AskModel, cache_key: str) 
         reasoning_effort=options.reasoning_effort,
         repairs=repairs,
         nudge=NUDGES.get(wanted.nudge, ""),
+        extra=options.extra or {},
         cache_key=hashlib.sha256(cache_key.encode()).hexdigest()[:32],
     )
 

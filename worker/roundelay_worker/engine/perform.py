@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Final
 
 from roundelay.updates import TextReset, ToolProgress
 from roundelay_worker.delivery.publisher import Publisher
@@ -25,6 +26,11 @@ from roundelay_worker.tools.registry import Registry
 from roundelay_worker.tools.run.runner import ToolRunner
 
 log = logging.getLogger(__name__)
+
+
+_TOO_SLOW: Final = (
+    "The model did not finish its turn within {limit:.0f} s (turn_timeout, or what was left of the message's time)."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +79,9 @@ class Performer:
             async with asyncio.timeout(limit):
                 turn = await setup.provider.ask(request, self._on_text(session, wanted), self._patience())
         except ModelFailure as failure:
+            if failure.detail:
+                extra = {"message_id": session.message_id, "code": failure.code, "detail": failure.detail}
+                log.warning("model_refused", extra=extra)
             return self._failed(
                 session,
                 wanted,
@@ -80,7 +89,7 @@ class Performer:
             )
         except TimeoutError:
             return self._failed(
-                session, wanted, Failure("model_timeout", "The model did not finish in time.", retryable=True)
+                session, wanted, Failure("model_timeout", _TOO_SLOW.format(limit=limit), retryable=True)
             )
         except Exception as exc:  # the one broad catch: an adapter's bug must not end in silence
             log.exception("provider_broke", extra={"message_id": session.message_id})

@@ -257,7 +257,8 @@ def _failed(state: State, stage: Asking, failure: Failure, now: float, jitter: f
     if not failure.retryable or stage.failures + 1 >= state.limits.model_attempts:
         return fail(state, failure, now)
     if _too_long(state, failure):
-        return fail(state, Failure("quota", "The provider asked to wait longer than max_retry_delay."), now)
+        asked = f"The provider asked to wait {failure.delay:.0f} s, longer than max_retry_delay allows."
+        return fail(state, Failure(failure.code, asked, delay=failure.delay), now)
     return _retry(state, stage, failure.code, now, delay)
 
 
@@ -294,10 +295,12 @@ def _again(state: State, again: Asking, note: Note, now: float) -> Step:
 
 
 def _delay(stage: Asking, failure: Failure, jitter: float) -> float:
-    if failure.delay is not None:
-        return failure.delay
-    backoff = min(_FIRST_BACKOFF * 2**stage.failures, _LONGEST_BACKOFF)
-    return float(backoff * (1 - jitter / 2))
+    """Return the pause before another attempt: our own, or the server's wish if that is longer.
+
+    A wish is spread, too: many messages that were turned away together must not come back at one instant.
+    """
+    backoff = float(min(_FIRST_BACKOFF * 2**stage.failures, _LONGEST_BACKOFF) * (1 - jitter / 2))
+    return backoff if failure.delay is None else max(backoff, failure.delay * (1 + jitter / 4))
 
 
 def _retrying(state: State, stage: Asking, code: str, delay: float) -> Note:

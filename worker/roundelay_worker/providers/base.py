@@ -4,7 +4,7 @@ One file per wire format holds a pure ``to_request``, a pure reader that is fed 
 one method that sends. ``demo`` and the scripted provider of the tests are real implementations.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -73,6 +73,8 @@ class ModelRequest:
     repairs: frozenset[Repair] = frozenset()
     nudge: str = ""
     cache_key: str = ""
+    extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """Members of the request's body that the caller added; what is ours wins."""
 
 
 class ModelFailure(Exception):
@@ -81,7 +83,8 @@ class ModelFailure(Exception):
     ``code`` is stable, ``message`` is safe to show (no key, no body, no user text), ``retryable`` says
     whether the same request may work later, ``delay`` is the server's wish in seconds, and ``repair``
     is a change after which the request may work at once. Only one of ``retryable`` and ``repair`` is acted
-    upon; a repair goes first while it has not been tried.
+    upon; a repair goes first while it has not been tried. ``detail`` is what the provider said, as far as operators may
+    read it; it is for the log alone.
     """
 
     def __init__(
@@ -92,6 +95,7 @@ class ModelFailure(Exception):
         retryable: bool = False,
         delay: float | None = None,
         repair: Repair = "",
+        detail: str = "",
     ) -> None:
         super().__init__(message)
         self.code: FailureCode = code
@@ -99,6 +103,7 @@ class ModelFailure(Exception):
         self.retryable = retryable
         self.delay = delay
         self.repair = repair
+        self.detail = detail
 
 
 @dataclass(frozen=True, slots=True)

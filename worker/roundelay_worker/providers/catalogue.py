@@ -1,19 +1,21 @@
 """From ``provider:model`` to the provider that speaks its wire format."""
 
+import difflib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from roundelay_worker.engine.setup import CannotStart
 from roundelay_worker.loop.history import Turn
 from roundelay_worker.providers.anthropic.provider import AnthropicProvider
-from roundelay_worker.providers.base import ModelFailure, ModelRequest, Patience, Provider
+from roundelay_worker.providers.base import ModelFailure, ModelRequest, Patience, Provider, Repair
 from roundelay_worker.providers.chat.provider import ChatProvider
 from roundelay_worker.providers.demo.provider import DemoProvider
+from roundelay_worker.providers.excerpt import without
 from roundelay_worker.providers.google.provider import GoogleProvider
 from roundelay_worker.providers.responses.provider import OpenAIProvider
 from roundelay_worker.providers.transport import HttpTransport
-from roundelay_worker.settings import Settings
+from roundelay_worker.settings import Settings, secrets_of
 
 Maker = Callable[[str, str, str, HttpTransport], Provider]
 
@@ -31,6 +33,8 @@ _KEYS: Final = {
     "anthropic": "ANTHROPIC_API_KEY",
     "google": "GEMINI_API_KEY (or GOOGLE_API_KEY)",
 }
+_OF_THE_SERVER: Final = ("drop:", "rename:", "role:", "ids:", "content:", "add:", "no_stream")
+"""Repairs that hold for a model and its server, whatever the message."""
 _OWN_SERVER_KEY: Final = "ROUNDELAY_CHAT_API_KEY"
 
 
@@ -49,10 +53,15 @@ def _is_own_server(settings: Settings, provider: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Keyed:
-    """A provider that names the environment variable of its key when that key is refused."""
+    """A provider whose failures name what to mend and hold no secret, and which remembers what its server refuses."""
 
     inner: Provider
     variable: str
+    name: str
+    setting: str
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    learnt: set[Repair] = field(default_factory=set)
+    """Changes to requests that this model was found to need: they are not found out anew by each message."""
 
     @property
     def origin(self) -> str:
@@ -61,13 +70,27 @@ class Keyed:
 
     async def ask(self, request: ModelRequest, on_text: Callable[[str], None], patience: Patience) -> Turn:
         """Send one request and return the whole turn; raise ModelFailure, and close the socket when cancelled."""
+        wiser = replace(request, repairs=request.repairs | self.learnt) if self.learnt else request
         try:
-            return await self.inner.ask(request, on_text, patience)
+            turn = await self.inner.ask(wiser, on_text, patience)
         except ModelFailure as failure:
-            if failure.code != "credentials":
-                raise
-            text = f"{failure.message} Check {self.variable} in the worker's environment."
-            raise ModelFailure("credentials", text, retryable=failure.retryable, delay=failure.delay) from failure
+            raise self._told(failure) from failure
+        self.learnt.update(repair for repair in request.repairs if repair.startswith(_OF_THE_SERVER))
+        return turn
+
+    def _told(self, failure: ModelFailure) -> ModelFailure:
+        advice = {
+            "credentials": f" Check {self.variable} in the worker's environment.",
+            "model_not_found": f" The model is {self.name}; check {self.setting}, or model= at submit.",
+        }
+        return ModelFailure(
+            failure.code,
+            without(self.secrets, failure.message) + advice.get(failure.code, ""),
+            retryable=failure.retryable,
+            delay=failure.delay,
+            repair=failure.repair,
+            detail=without(self.secrets, failure.detail),
+        )
 
 
 class Models:
@@ -75,7 +98,7 @@ class Models:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._transport = HttpTransport()
+        self._transport = HttpTransport(trust_env=True)
         self._built: dict[str, Provider] = {}
 
     def provider(self, model: str) -> Provider:
@@ -88,9 +111,10 @@ class Models:
         if provider == "demo":
             return DemoProvider(name)
         if provider not in _MAKERS:
-            raise CannotStart(
-                "unknown_provider", "The model's provider is not known; see the README for those that are."
-            )
+            known = ("openai", "chat", "anthropic", "google", "demo")
+            near = difflib.get_close_matches(provider, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}."
+            raise CannotStart("unknown_provider", f"The model's provider is not known: {hint}")
         maker, home = _MAKERS[provider]
         endpoint = self._settings.endpoint(provider)
         own_server = _is_own_server(self._settings, provider)
@@ -100,7 +124,8 @@ class Models:
             raise CannotStart("credentials", text)
         key = endpoint.api_key.get_secret_value() if endpoint.api_key else ""
         built = maker(name, endpoint.base_url or home, key, self._transport)
-        return Keyed(built, _OWN_SERVER_KEY if own_server else _KEYS[provider])
+        variable = _OWN_SERVER_KEY if own_server else _KEYS[provider]
+        return Keyed(built, variable, f"{provider}:{name}", "ROUNDELAY_MODEL", secrets_of(self._settings))
 
     async def aclose(self) -> None:
         """Close the connections."""

@@ -2,7 +2,7 @@
 
 Types and codes are read before sentences, except where a sentence is all that tells an overflow, spent
 credit or a repair from the rest. ``x-should-retry`` beats every "perhaps later". The sentence of a failure
-is ours; of the provider's own, only what ``safe_excerpt`` lets through.
+is ours; of the provider's own, what ``safe_excerpt`` lets through is its ``detail``, for operators alone.
 """
 
 import re
@@ -39,6 +39,8 @@ _BY_WORD: Final[dict[str, Verdict]] = {
     "billing_hard_limit_reached": ("quota", False),
     "billing_not_active": ("quota", False),
     "exceeded_current_quota_error": ("quota", False),
+    "usage_limit_reached": ("quota", False),
+    "usage_limit_exceeded": ("quota", False),
     "authentication_error": ("credentials", False),
     "invalid_api_key": ("credentials", False),
     "api_key_invalid": ("credentials", False),
@@ -100,7 +102,9 @@ _SENTENCES: Final[dict[FailureCode, str]] = {
 
 _SPENT: Final = re.compile(
     r"per[_ -]?day\b|insufficient (?:balance|credit|quota|funds)|credit balance|requires more credits"
-    r"|credits? (?:is|are) (?:too low|exhausted)|spend(?:ing)? limit",
+    r"|credits? (?:is|are) (?:too low|exhausted)|spend(?:ing)? limit"
+    r"|usage limit (?:has been |was )?(?:reached|exceeded)|(?:reached|exceeded|hit) your (?:usage|weekly|monthly) limit"
+    r"|(?:weekly|monthly)[^.]{0,30} limit (?:reached|exhausted)",
     re.IGNORECASE,
 )
 _NO_TOOLS: Final = re.compile(
@@ -118,7 +122,8 @@ _OVERFLOWING: Final = frozenset({None, 400, 413, 422, 500})
 def classify(status: int, headers: Mapping[str, str], body: bytes, sent: bytes = b"") -> ModelFailure:
     """Return the failure that a reply with an error status stands for.
 
-    ``sent`` is the request's body: with it the provider's own sentence may be shown, as far as it echoes none of it.
+    ``sent`` is the request's body: with it operators may be shown the provider's own sentence, as far as it echoes
+    none of it.
     """
     lowered = {name.lower(): value for name, value in headers.items()}
     return _failure(read_body(body), status, lowered, sent)
@@ -142,8 +147,9 @@ def _failure(reported: Reported, status: int | None, headers: Mapping[str, str],
         repair = ""
     wish = headers.get("x-should-retry", "").lower()
     later = wish == "true" if wish in {"true", "false"} else later
-    message = _message(code, reported, status, sent)
-    return ModelFailure(code, message, retryable=later, delay=wished_delay(headers, reported), repair=repair)
+    message, detail = _message(code, reported, status), safe_excerpt(reported.text, sent)
+    delay = wished_delay(headers, reported)
+    return ModelFailure(code, message, retryable=later, delay=delay, repair=repair, detail=detail)
 
 
 def _verdict(reported: Reported, status: int | None) -> Verdict:
@@ -181,11 +187,9 @@ def _is_spent(reported: Reported) -> bool:
     return any("perday" in str(violation.get("quotaId", "")).lower() for violation in violations)
 
 
-def _message(code: FailureCode, reported: Reported, status: int | None, sent: bytes) -> str:
+def _message(code: FailureCode, reported: Reported, status: int | None) -> str:
     where = ", ".join(part for part in (str(status or ""), reported.code, reported.shown_param) if part)
     sentence = _SENTENCES.get(code, "The model server failed")
     if code == "bad_request" and status == 404:  # noqa: PLR2004
         sentence = "The model server has no such address; check the base URL"
-    own = f"{sentence} ({where})." if where else f"{sentence}."
-    excerpt = safe_excerpt(reported.text, sent) if code in {"bad_request", "tools_unsupported"} else ""
-    return f"{own} {excerpt}".strip()
+    return f"{sentence} ({where})." if where else f"{sentence}."

@@ -69,6 +69,13 @@ _REFUSED: Final = re.compile(
     r"|(?P<e>[a-z_]\w*)['\"`]? may only be set",
     re.IGNORECASE,
 )
+_LISTED: Final = re.compile(
+    r"(?:not support|unsupported|unknown|unrecognized|unexpected|invalid)[^\[\]]{0,60}?"
+    r"(?:parameters?|params?|arguments?|fields?|keys?)\b[^\[\]\n]{0,30}?[:=]?\s*[\[({]([^\])}]{1,400})[\])}]",
+    re.IGNORECASE,
+)
+"""Gateways refuse several at once, as a list."""
+_NAME: Final = re.compile(r"[a-zA-Z_]\w*")
 _THINKING_REFUSED: Final = re.compile(
     r"thinking[_ ](?:level|budget|mode)|thinking (?:is not enabled|can't be disabled)", re.IGNORECASE
 )
@@ -136,6 +143,9 @@ def _parameter(reported: Reported) -> Repair:
         return "drop:reasoning_effort"
     if name := _neutral(reported.param):
         return f"drop:{name}"
+    for found in _LISTED.finditer(reported.text):
+        if name := next(filter(None, map(_neutral, _NAME.findall(found[1]))), ""):
+            return f"drop:{name}"
     for found in _REFUSED.finditer(reported.text):
         if name := _neutral(next(group for group in found.groups() if group)):
             return f"drop:{name}"

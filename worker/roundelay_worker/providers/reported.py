@@ -1,6 +1,7 @@
 """What a provider said about an error, read out of any of the shapes that bodies and stream events have."""
 
 import re
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -11,6 +12,11 @@ _WORD: Final = re.compile(r"[A-Za-z][A-Za-z_.\-]{1,47}\Z")
 """Codes are names: without digits no key looks like one."""
 _PARAM: Final = re.compile(r"[A-Za-z_][A-Za-z_]{0,40}(?:\.[A-Za-z_]{1,40}|\.?\[\d{1,5}\])*\Z")
 _DEEPEST: Final = 3
+_WAITS: Final = frozenset(
+    {"resets_in_seconds", "reset_in_seconds", "retry_after", "retry_after_seconds", "reset_after"}
+)
+_MOMENTS: Final = frozenset({"resets_at", "reset_at"})
+_FAR: Final = 1e11
 _LONGEST_TEXT: Final = 4096
 
 
@@ -27,6 +33,8 @@ class Reported:
     param: str = ""
     status: int | None = None
     details: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
+    wait: float | None = None
+    """Seconds after which the error says that it is over, in a field of its own."""
 
     @property
     def code(self) -> str:
@@ -62,6 +70,7 @@ def read_error(error: object) -> Reported:
         param=next((param for layer in layers if (param := _param(layer))), ""),
         status=next((code for layer in layers if (code := _status(layer)) is not None), None),
         details=details,
+        wait=max((wait for layer in layers for wait in _waits(layer)), default=None),
     )
 
 
@@ -116,6 +125,17 @@ def _status(layer: Mapping[str, Any]) -> int | None:
         if isinstance(value, int) and 400 <= value < 600:  # noqa: PLR2004 - HTTP's error statuses
             return value
     return None
+
+
+def _waits(layer: Mapping[str, Any]) -> Iterator[float]:
+    for key, value in layer.items():
+        seconds = value if isinstance(value, int | float) and not isinstance(value, bool) else None
+        if seconds is None or not 0 <= seconds < _FAR:
+            continue
+        if key in _WAITS:
+            yield float(seconds)
+        elif key in _MOMENTS:
+            yield max(0.0, float(seconds) - time.time())
 
 
 def _details(layer: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

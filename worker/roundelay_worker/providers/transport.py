@@ -6,7 +6,8 @@ httpx's own pool some 20 ms. Also httpx-aiohttp reports a dropped connection as 
 A whole ``ChatProvider.ask`` (18 KB written, 33 events read) came to 0.57 to 0.66 ms beside 0.32 for aiohttp alone.
 
 Silence is what ``Patience.idle`` bounds: no bytes, pieces that bring nothing, and the same piece over and over.
-Pings, comments and reasoning are life. Redirects are not followed: they would carry the key elsewhere.
+Pings, comments and reasoning are life. A redirect is followed only within its origin, and only one that repeats the
+request (307, 308): any other would carry the key elsewhere, or lose the body.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from typing import Final, Self
 
 import aiohttp
 from aiohttp.http_exceptions import HttpProcessingError
+from yarl import URL
 
 from roundelay_worker.loop.history import Turn
 from roundelay_worker.providers.base import ModelFailure, Patience
@@ -42,6 +44,10 @@ _HEADER_BYTES: Final = 64 * 1024
 _LARGE_BODY: Final = 1024 * 1024
 """From here on aiohttp wants a file, so that it writes in parts."""
 _OK: Final = range(200, 300)
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+_REPEATS: Final = frozenset({307, 308})
+_MOST_REDIRECTS: Final = 4
+_FOR_GOOD: Final = frozenset({401, 403, 407})
 _READ_ERRORS: Final = (aiohttp.ClientError, HttpProcessingError, OSError)
 
 
@@ -169,11 +175,24 @@ class HttpTransport:
                     response.close()
 
     async def _post(self, request: HttpRequest, connect: float) -> aiohttp.ClientResponse:
+        url = URL(request.url)
+        for _ in range(_MOST_REDIRECTS):
+            response = await self._sent(request, url, connect)
+            if response.status not in _REDIRECTS:
+                return response
+            response.close()
+            elsewhere = _target(url, response)
+            if elsewhere is None or response.status not in _REPEATS:
+                raise _moved(response.status)
+            url = elsewhere
+        raise _moved(response.status)
+
+    async def _sent(self, request: HttpRequest, url: URL, connect: float) -> aiohttp.ClientResponse:
         timeout = aiohttp.ClientTimeout(total=None, connect=connect)
         body = request.body if len(request.body) < _LARGE_BODY else io.BytesIO(request.body)
         try:
             return await self._opened().post(
-                request.url, headers=request.headers, data=body, timeout=timeout, allow_redirects=False
+                url, headers=request.headers, data=body, timeout=timeout, allow_redirects=False
             )
         except aiohttp.ConnectionTimeoutError as exc:
             raise _unreachable("did not answer in time") from exc
@@ -181,12 +200,20 @@ class HttpTransport:
             raise ModelFailure("model_unreachable", "The model server's certificate cannot be verified.") from exc
         except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError, ValueError) as exc:
             raise ModelFailure("bad_request", "The base URL or the API key of the model is malformed.") from exc
+        except aiohttp.ClientHttpProxyError as exc:
+            text = f"The proxy refused the connection to the model server ({exc.status}): check HTTPS_PROXY."
+            raise ModelFailure("model_unreachable", text, retryable=exc.status not in _FOR_GOOD) from exc
+        except aiohttp.ClientResponseError as exc:
+            if "content-encoding" in exc.message.lower():
+                raise _compressed() from exc
+            raise _unreachable("sent what is no HTTP") from exc
         except (aiohttp.ClientError, OSError) as exc:
             raise _unreachable("cannot be reached, or broke the connection off before it replied") from exc
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
-            context = self._ssl_context if self._ssl_context is not None else True
+            # Made here and not at import: SSL_CERT_FILE and SSL_CERT_DIR are read when a context is made.
+            context = self._ssl_context if self._ssl_context is not None else ssl.create_default_context()
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0, ssl=context, keepalive_timeout=_KEEP_IDLE_SECONDS),
                 cookie_jar=aiohttp.DummyCookieJar(),
@@ -249,9 +276,30 @@ def _foreign_errors(silence: asyncio.Timeout) -> Iterator[None]:
     try:
         yield
     except _READ_ERRORS as exc:
+        if "content-encoding" in str(exc).lower():
+            raise _compressed() from exc
         if silence.expired():
             raise ModelFailure("model_stalled", "The model server fell silent.", retryable=True) from exc
         raise cut_off() from exc
+
+
+def _target(url: URL, response: aiohttp.ClientResponse) -> URL | None:
+    """Return where a redirect leads, None if that is no address of the same origin."""
+    try:
+        target = url.join(URL(response.headers.get("location", "")))
+        return target if target.origin() == url.origin() and target != url else None
+    except ValueError:
+        return None
+
+
+def _moved(status: int) -> ModelFailure:
+    text = f"The model server redirects to another address ({status}): set the base URL to where it is."
+    return ModelFailure("bad_request", text)
+
+
+def _compressed() -> ModelFailure:
+    text = "The model server, or a proxy before it, compressed its reply in a way that was not asked for (br, zstd)."
+    return ModelFailure("provider_error", text)
 
 
 def _unreachable(what: str) -> ModelFailure:

@@ -40,6 +40,7 @@ def to_request(request: ModelRequest, model: str, origin: str) -> dict[str, Any]
 def body_of(request: ModelRequest, model: str, origin: str) -> bytes:
     """Return the request's body as it is sent; ``origin`` says whose native blocks go back as they are."""
     body: dict[str, Any] = {
+        **request.extra,
         "model": model,
         "max_tokens": _max_tokens(request),
         "stream": "no_stream" not in request.repairs,

@@ -55,7 +55,7 @@ def _composed(request: ModelRequest, target: ChatTarget) -> dict[str, Any]:
         body["tool_choice"] = request.tool_choice
     if "drop:max_output_tokens" not in repairs:
         body[_limit(target.server.limit, repairs)] = request.max_output_tokens
-    body |= _options(request, target.server)
+    body = {**request.extra, **body, **_options(request, target.server)}
     for repair in repairs:
         if repair.startswith("drop:") and (name := repair.removeprefix("drop:")) not in _NEVER_DROPPED:
             body.pop(name, None)

@@ -54,7 +54,8 @@ def body_of(request: ModelRequest, model: str, origin: str) -> bytes:
         {"role": _ROLES[message.role], "parts": orjson.Fragment(message.content)}
         for message in _contents(request, model, origin)
     ]
-    return encode({**system, **_tools(request), "generationConfig": _generation(request, model), "contents": contents})
+    ours = {**system, **_tools(request), "generationConfig": _generation(request, model), "contents": contents}
+    return encode({**request.extra, **ours})
 
 
 def is_second_generation(model: str) -> bool:

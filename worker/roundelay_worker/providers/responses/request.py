@@ -51,7 +51,7 @@ def _composed(request: ModelRequest, target: ResponsesTarget) -> dict[str, Any]:
     body["input"] = list(_input(request, target))
     if request.tools and request.tool_choice is not None:
         body["tool_choice"] = request.tool_choice
-    body |= _options(request)
+    body = {**request.extra, **body, **_options(request)}
     for repair in request.repairs:
         name = repair.removeprefix("drop:")
         if name != repair and name not in _NEVER_DROPPED:
