@@ -32,6 +32,11 @@ def with_ledger(text: str, recorded: Sequence[Recorded]) -> str:
     return "\n".join([_BEGIN, *lines, _END, "", text]) if lines else text
 
 
+def without_ledger(text: str) -> str:
+    """Return what the user wrote."""
+    return text.partition(f"{_END}\n\n")[2] if text.startswith(_BEGIN) else text
+
+
 def _lines(recorded: Sequence[Recorded]) -> Iterator[str]:
     told: dict[str, list[str]] = {kind: [] for kind in _HEADINGS}
     for exchange, effects in recorded:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from roundelay_worker.loop.history import Call, Exchange, History, Result, Turn, TurnUsage, UserText
+from roundelay_worker.loop.ledger import without_ledger
 from roundelay_worker.providers.base import ModelRequest, Patience
 from roundelay_worker.providers.demo.plan import RESULT, Plan, Step, plan
 from roundelay_worker.providers.demo.texts import TEXTS, Texts, language_of
@@ -78,8 +79,8 @@ def _read(history: History) -> _Reading:
 
 def _questions(history: History) -> Iterator[tuple[int, str]]:
     for at, entry in enumerate(history):
-        if isinstance(entry, UserText) and not GO_ON.fullmatch(entry.text):
-            yield at, entry.text
+        if isinstance(entry, UserText) and not GO_ON.fullmatch(asked := without_ledger(entry.text)):
+            yield at, asked
 
 
 def _was_run(exchange: Exchange) -> bool:
