@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from playing import Play, asks, says
@@ -13,7 +14,7 @@ from roundelay_worker.loop.plain import asked, named, said
 from roundelay_worker.loop.replies import kept_text, only_announces
 from roundelay_worker.loop.state import Failure, Limits, State, ToolWords
 from roundelay_worker.loop.stops import cancel, end_by_summary, fail, refuse
-from roundelay_worker.loop.texts import PHRASES
+from roundelay_worker.loop.texts import PHRASES, retryable
 
 TIMES = "(\u00d7"
 LANGUAGES = [*PHRASES, "ja"]
@@ -183,3 +184,32 @@ def test_names_and_values_in_words() -> None:
     assert said(json.dumps(["one", "two"])) == "one, two"
     assert said("42") == "42"
     assert asked('{"a": {"b": 1}, "to": "x@y.z"}') == "to x@y.z"
+
+
+def test_what_looks_like_json_and_is_none_says_nothing() -> None:
+    assert said("{broken") == ""
+    assert said('"broken') == '"broken'
+    assert asked("{broken") == ""
+
+
+def test_a_closing_text_that_was_cut_is_kept() -> None:
+    play = Play([asks("look"), asks("look"), Turn("Rome is sunny. It", finish="cut")], Limits(max_rounds=1))
+    play.run()
+    assert play.ended.text == f"Rome is sunny.\n\n{PHRASES['en']['cut']}"
+
+
+def test_the_models_that_spoke_are_told_in_order() -> None:
+    play = Play([asks("look"), says("done")])
+    play.run(until=lambda state: state.spent.model_calls == 1)
+    event = play.next_event()
+    play.feed(replace(event, model="a:1"))
+    play.run(until=lambda state: state.spent.model_calls == 2)
+    play.feed(replace(play.next_event(), model="b:2"))
+    assert play.state.models == ("a:1", "b:2")
+
+
+def test_what_may_go_better_later_is_told_from_what_needs_somebody() -> None:
+    assert retryable("model_timeout")
+    assert retryable("rate_limited")
+    assert not retryable("credentials")
+    assert not retryable("context_overflow")
