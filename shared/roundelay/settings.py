@@ -6,15 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-from urllib.parse import parse_qsl, urlencode, urlsplit
 
+from roundelay._core.urls import SCHEMES, kombu_url, redis_url
 from roundelay.errors import NotConfigured
 from roundelay.messages import DEFAULT_MAX_MESSAGE_BYTES
 from roundelay.names import DEFAULT_PREFIX
 
 ADDRESSES: Final = "addresses.json"
 DEFAULT_ANSWER_TTL: Final = 86_400
-SCHEMES: Final = ("redis", "rediss", "unix")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +27,8 @@ class Settings:
     answer_ttl: int = DEFAULT_ANSWER_TTL
 
     def __post_init__(self) -> None:
-        if urlsplit(self.redis_url).scheme not in SCHEMES:
-            raise NotConfigured("the Redis URL begins with redis://, rediss:// or unix://")
+        object.__setattr__(self, "redis_url", redis_url(self.redis_url))
+        object.__setattr__(self, "broker_url", broker_of(self.broker_url))
         if not re.fullmatch(r"[A-Za-z0-9._:-]{1,64}", self.prefix):
             raise NotConfigured("the prefix is of 1 to 64 letters, digits and . _ : -")
         if self.max_message_bytes < 1 or self.answer_ttl < 1:
@@ -40,14 +39,10 @@ class Settings:
         return f"Settings(prefix={self.prefix!r})"
 
 
-def broker_of(redis_url: str) -> str:
-    """Return the URL by which Celery reaches this Redis: it spells a Unix socket differently."""
-    url = urlsplit(redis_url)
-    if url.scheme != "unix":
-        return redis_url
-    query = [("virtual_host" if name == "db" else name, value) for name, value in parse_qsl(url.query)]
-    login = f"{url.netloc.rpartition('@')[0]}@" if "@" in url.netloc else ""
-    return f"redis+socket://{login}{url.path}" + (f"?{urlencode(query)}" if query else "")
+def broker_of(url: str) -> str:
+    """Return the URL by which Celery reaches a broker: of Redis in Kombu's words, of any other as it is."""
+    is_redis = url.partition("://")[0] in SCHEMES
+    return kombu_url(redis_url(url, "the broker URL")) if is_redis else url
 
 
 def read_settings(environ: Mapping[str, str]) -> Settings:
@@ -55,10 +50,9 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
     found = {name: value.strip() for name, value in environ.items()}
     if not found.get("ROUNDELAY_REDIS_URL"):
         found = _written_addresses(environ) | {name: value for name, value in found.items() if value}
-    redis_url = found["ROUNDELAY_REDIS_URL"]
     return Settings(
-        redis_url=redis_url,
-        broker_url=found.get("ROUNDELAY_BROKER_URL") or broker_of(redis_url),
+        redis_url=found["ROUNDELAY_REDIS_URL"],
+        broker_url=found.get("ROUNDELAY_BROKER_URL") or found["ROUNDELAY_REDIS_URL"],
         prefix=found.get("ROUNDELAY_PREFIX") or DEFAULT_PREFIX,
         max_message_bytes=read_max_message_bytes(found),
         answer_ttl=_number(found, "ROUNDELAY_ANSWER_TTL", DEFAULT_ANSWER_TTL),

@@ -23,7 +23,9 @@ def test_the_environment_says_everything():
 
 
 def test_the_broker_is_redis_unless_another_is_named():
-    assert read_settings({"ROUNDELAY_REDIS_URL": "rediss://r/1"}).broker_url == "rediss://r/1"
+    assert (
+        read_settings({"ROUNDELAY_REDIS_URL": "rediss://r/1"}).broker_url == "rediss://r/1?ssl_cert_reqs=CERT_REQUIRED"
+    )
     assert broker_of("unix:///run/r.sock?db=2") == "redis+socket:///run/r.sock?virtual_host=2"
     assert broker_of("unix://:pw@/run/r.sock") == "redis+socket://:pw@/run/r.sock"
 

@@ -3,6 +3,7 @@
 import difflib
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -11,9 +12,12 @@ from urllib.parse import quote, unquote, urlsplit
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 from pydantic_core import ErrorDetails
 
+from roundelay._core.urls import redis_url
+from roundelay.errors import NotConfigured
 from roundelay.messages import DEFAULT_MAX_MESSAGE_BYTES, check_model
 from roundelay.names import DEFAULT_PREFIX
 from roundelay.settings import ADDRESSES, broker_of, home
+from roundelay_worker.database_url import database_url
 
 ENV_PREFIX: Final = "ROUNDELAY_"
 
@@ -34,8 +38,6 @@ OTHER_NAMES: Final = frozenset({"ROUNDELAY_FLOWER_AUTH", "ROUNDELAY_RECORDINGS",
 """Variables with the prefix that are not settings of a worker."""
 
 _ADDRESS_NAMES: Final = ("redis_url", "broker_url", "database_url", "prefix")
-_REDIS_SCHEMES: Final = ("redis", "rediss", "unix")
-_DATABASE_SCHEMES: Final = ("sqlite", "postgresql", "postgres")
 _TOLERATED_ENDINGS: Final = ("/", "/v1", "/v1beta")
 
 
@@ -71,13 +73,23 @@ def _known_scheme(url: str, schemes: tuple[str, ...]) -> str:
 
 
 def _redis_url(url: str) -> str:
-    return _known_scheme(url, _REDIS_SCHEMES)
+    try:
+        return redis_url(url, "")
+    except NotConfigured as exc:
+        raise ValueError(str(exc).strip()) from None
+
+
+def _broker_url(url: str) -> str:
+    try:
+        return broker_of(url)
+    except NotConfigured as exc:
+        raise ValueError(str(exc)) from None
 
 
 def _database_url(url: str) -> str:
     if url.startswith("sqlite:") and url.endswith(":memory:"):
         raise ValueError("must name a file: all processes share it")
-    return _known_scheme(url, _DATABASE_SCHEMES)
+    return database_url(url)
 
 
 def _base_url(url: str) -> str:
@@ -109,7 +121,7 @@ class Settings(BaseModel):
 
     home: Path
     redis_url: Annotated[str, AfterValidator(_redis_url), Field(repr=False)]
-    broker_url: Annotated[str, Field(repr=False, pattern=r"^[a-z][a-z+]*://")]
+    broker_url: Annotated[str, AfterValidator(_broker_url), Field(repr=False, pattern=r"^[a-z][a-z+]*://")]
     database_url: Annotated[str, AfterValidator(_database_url), Field(repr=False)]
     prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9._:-]{1,64}$")] = DEFAULT_PREFIX
 
@@ -269,7 +281,8 @@ def _given(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 def _with_defaults(given: dict[str, str]) -> dict[str, str]:
     if "redis_url" in given:
-        given.setdefault("broker_url", broker_of(given["redis_url"]))
+        with suppress(NotConfigured):  # told of the Redis URL itself
+            given.setdefault("broker_url", broker_of(given["redis_url"]))
     given.setdefault("database_url", sqlite_url(Path(given["home"])))
     return given
 
