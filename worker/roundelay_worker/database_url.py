@@ -26,6 +26,8 @@ _READ_OVER: Final = frozenset(
 def database_url(url: str) -> str:
     """Return ``url`` as our driver reads it; raise ValueError with what to mend, and no part of it.
 
+    ``pgbouncer=true`` stays: it tells the store that a pooler in transaction mode stands between.
+
     A driver behind the scheme (``postgresql+asyncpg``) is left out, a password may hold any character, encoded or not.
     """
     scheme, _, rest = url.partition("://")
@@ -52,6 +54,8 @@ def _options(text: str) -> dict[str, str]:
     for name, value in parse_qsl(text, keep_blank_values=True):
         if name == "ssl":
             options["sslmode"] = "require" if value.lower() in ("true", "1", "require") else value.lower()
+        elif name == "pgbouncer":
+            options |= {name: "true"} if value.lower() in ("true", "1") else {}
         elif name in _READ:
             options[name] = value
         elif name not in _READ_OVER:

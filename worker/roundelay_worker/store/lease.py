@@ -72,7 +72,8 @@ class PostgresLease:
         if self._connection is None or self._connection.is_closed():
             self._connection = await postgres.connect(self._url, timeout=PATIENCE, command_timeout=PATIENCE)
         try:
-            return bool(await self._connection.fetch(postgres.render(RENEW), *self._arguments))
+            pooled = postgres.is_pooled(self._url)
+            return bool(await postgres.fetched(self._connection, RENEW, self._arguments, pooled=pooled))
         except _BROKEN:
             self._connection.terminate()
             raise

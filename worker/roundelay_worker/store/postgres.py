@@ -65,6 +65,22 @@ class _Unknown(Exception):
     """The connection broke while the server may have been at it."""
 
 
+POOLED: Final = "pgbouncer=true"
+
+
+def is_pooled(url: str) -> bool:
+    """Say whether the URL tells of a pooler in transaction mode, where two statements may reach two servers."""
+    return POOLED in url
+
+
+async def fetched(connection: Any, sql: str, args: tuple[Any, ...], *, pooled: bool) -> Rows:
+    """Run one statement on its own; behind a pooler in a transaction, which keeps its parts on one server."""
+    if not pooled:
+        return cast("Rows", await connection.fetch(render(sql), *args))
+    async with connection.transaction():
+        return cast("Rows", await connection.fetch(render(sql), *args))
+
+
 @cache
 def render(sql: str) -> str:
     """Return ``sql`` with its marks in PostgreSQL's words."""
@@ -79,6 +95,12 @@ async def connect(url: str, *, timeout: float = CONNECT_TIMEOUT, command_timeout
     them reads a whole table that grows, whatever the planner makes of statistics from a quieter hour.
     """
     try:
+        if is_pooled(url):
+            # Nothing that we set may stay on a server connection that others are given next.
+            plain = url.replace(POOLED, "").rstrip("?&").replace("?&", "?")
+            return await asyncpg.connect(
+                plain, timeout=timeout, command_timeout=command_timeout, statement_cache_size=0
+            )
         connection = await asyncpg.connect(
             url, timeout=timeout, command_timeout=command_timeout, server_settings={"application_name": "roundelay"}
         )
@@ -95,6 +117,7 @@ class PostgresDriver:
 
     def __init__(self, url: str, size: int = POOL_SIZE, command_timeout: float = COMMAND_TIMEOUT) -> None:
         self._url = url
+        self._pooled = is_pooled(url)
         self._command_timeout = command_timeout
         self._idle: list[tuple[Any, float]] = []
         self._trusted_since = 0.0
@@ -110,7 +133,7 @@ class PostgresDriver:
         """Run one statement on its own, in one round trip."""
 
         async def statement(connection: Any) -> Rows:
-            return cast("Rows", await connection.fetch(render(sql), *args))
+            return await fetched(connection, sql, args, pooled=self._pooled)
 
         return await self._tried(statement, again=again)
 
