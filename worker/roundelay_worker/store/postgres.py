@@ -98,9 +98,8 @@ async def connect(url: str, *, timeout: float = CONNECT_TIMEOUT, command_timeout
         if is_pooled(url):
             # Nothing that we set may stay on a server connection that others are given next.
             plain = url.replace(POOLED, "").rstrip("?&").replace("?&", "?")
-            return await asyncpg.connect(
-                plain, timeout=timeout, command_timeout=command_timeout, statement_cache_size=0
-            )
+            bounds = {"timeout": timeout, "command_timeout": command_timeout}
+            return await asyncpg.connect(plain, **bounds, statement_cache_size=0)
         connection = await asyncpg.connect(
             url, timeout=timeout, command_timeout=command_timeout, server_settings={"application_name": "roundelay"}
         )
