@@ -128,9 +128,8 @@ class Runtime:
         await note_eviction(self._redis)
         self._store = await Store.open(settings.database_url)
         await self._store.migrate()
-        await self._store.register(
-            self.process_id, socket.gethostname(), os.getpid(), settings.lease, offers=self._offers()
-        )
+        offered = offers(self._registry.names(), usable_providers(settings))
+        await self._store.register(self.process_id, socket.gethostname(), os.getpid(), settings.lease, offers=offered)
         self._build(Clock(await self._store.now()))
         self._lease.start()
         self._heartbeat.start()
@@ -138,9 +137,6 @@ class Runtime:
         await self._outbox.check_redis()
         if not self._quarantine:
             self._begin(self._watchdog.run(), self._control.run(), self._guard())
-
-    def _offers(self) -> tuple[str, ...]:
-        return offers(self._registry.names(), usable_providers(self.settings))
 
     def _begin(self, *works: Coroutine[Any, Any, None]) -> None:
         for work in works:
