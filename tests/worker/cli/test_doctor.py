@@ -24,6 +24,7 @@ from roundelay_worker.cli.checks import (
 )
 from roundelay_worker.cli.doctor import examine
 from roundelay_worker.cli.findings import Finding
+from roundelay_worker.cli.store_checks import overdue_findings
 from roundelay_worker.embedded.valkey import running_valkey
 from roundelay_worker.settings import Settings
 from roundelay_worker.store import Store
@@ -295,3 +296,27 @@ def test_healthz_says_when_the_workers_of_this_machine_take_no_work(
 
     assert idle == (1, "not_consuming: a worker process lives but takes no work\n")
     assert main(["healthz"]) == 0
+
+
+def test_no_living_worker_is_a_fault_and_notes_are_not_called_well(
+    url: str, server: redis.Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("ROUNDELAY_HOME", str(tmp_path))
+    monkeypatch.setenv("ROUNDELAY_REDIS_URL", url)
+
+    async def without_workers() -> None:
+        store = await Store.open(Settings.from_env(os.environ).database_url)
+        await store.migrate()
+        await store.close()
+
+    asyncio.run(without_workers())
+    assert "none is alive" in faults(examine(os.environ))
+    asyncio.run(_register(Settings.from_env(os.environ).database_url))
+    capsys.readouterr()
+    assert main(["doctor"]) == 0
+    assert capsys.readouterr().out.endswith("nothing is broken; see the notes\n")  # no model is set
+
+
+def test_an_overdue_message_is_a_fault():
+    assert "3 are past their deadline" in faults(overdue_findings(3))
+    assert faults(overdue_findings(0)) == ""

@@ -40,7 +40,7 @@ def settings_findings(settings: Settings, env: Mapping[str, str]) -> Iterator[Fi
             "set it where the workers start, unless every submit names its model",
         )
     if settings.home.exists() and (free := shutil.disk_usage(settings.home).free) < _LOW_SPACE:
-        yield note("settings", f"{free // _MEGABYTE} MiB are free in {settings.home}", "make room")
+        yield fault("settings", f"{free // _MEGABYTE} MiB are free in {settings.home}", "make room")
     yield ok("settings", f"read; prefix {settings.prefix}")
 
 

@@ -31,8 +31,15 @@ def run(options: Options, env: Mapping[str, str]) -> int:
     else:
         for finding in findings:
             _write(_line(finding))
-        _write("all is well" if healthy else "something must be mended")
+        _write(_verdict(findings))
     return 0 if healthy else 1
+
+
+def _verdict(findings: list[Finding]) -> str:
+    verdicts = {finding.verdict for finding in findings}
+    if "fault" in verdicts:
+        return "something must be mended"
+    return "nothing is broken; see the notes" if "note" in verdicts else "all is well"
 
 
 def examine(env: Mapping[str, str]) -> Iterator[Finding]:

@@ -14,6 +14,9 @@ from roundelay_worker.store.errors import StoreError
 from roundelay_worker.store.records import Counts
 
 _LONG_READY: Final = 60.0
+_LATE: Final = 30.0
+"""Seconds after its deadline from which a message should have ended."""
+_MOST_COUNTED: Final = 1_000
 
 
 async def store_findings(settings: Settings) -> list[Finding]:
@@ -29,7 +32,8 @@ async def store_findings(settings: Settings) -> list[Finding]:
             )
         ]
     try:
-        return [*_ownership(settings, await store.database_id()), *_counted(await store.counts())]
+        owned, counts = _ownership(settings, await store.database_id()), await store.counts()
+        return [*owned, *_counted(counts), *overdue_findings(len(await store.overdue(_LATE, _MOST_COUNTED)))]
     except StoreError as exc:
         return [fault("database", str(exc), "start a worker once: it brings the tables up to date")]
     finally:
@@ -52,6 +56,13 @@ def _ownership(settings: Settings, database_id: str) -> Iterator[Finding]:
         yield ok("database", "answers, and is the one that this prefix belongs to")
 
 
+def overdue_findings(overdue: int) -> Iterator[Finding]:
+    """Tell of messages that should have ended."""
+    if overdue:
+        mend = "a worker, or `roundelay beat`, ends them within seconds; if this stays, look at the workers' logs"
+        yield fault("messages", f"{overdue} are past their deadline and have not ended", mend)
+
+
 def _counted(counts: Counts) -> Iterator[Finding]:
     standing = f"{counts.running} running, {counts.ready} ready, {counts.postponed} postponed, {counts.parked} waiting"
     yield ok("messages", f"{standing}, {counts.ended} ended within the last hour")
@@ -59,7 +70,7 @@ def _counted(counts: Counts) -> Iterator[Finding]:
         mend = "start more workers, or look at what they say in their logs"
         yield note("messages", f"the oldest ready one has waited {counts.oldest_ready:.0f} s for a slot", mend)
     if counts.processes == 0:
-        yield note("workers", "none is alive", "start `roundelay worker`")
+        yield fault("workers", "none is alive: messages wait, or stand still", "start `roundelay worker`")
     else:
         yield ok("workers", f"{counts.processes} alive")
     if counts.running_without_worker:
