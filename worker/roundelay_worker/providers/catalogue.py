@@ -4,6 +4,7 @@ import difflib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final
+from urllib.request import getproxies
 
 from roundelay_worker.engine.setup import CannotStart
 from roundelay_worker.loop.history import Turn
@@ -98,7 +99,8 @@ class Models:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._transport = HttpTransport(trust_env=True)
+        # Only where there is a proxy: aiohttp would look for one, and into ~/.netrc, at every request.
+        self._transport = HttpTransport(trust_env=bool(getproxies()))
         self._built: dict[str, Provider] = {}
 
     def provider(self, model: str) -> Provider:
